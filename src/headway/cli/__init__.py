@@ -1,0 +1,1 @@
+"""The `headway` command: one file per subcommand; wires the parts together."""

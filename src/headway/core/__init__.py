@@ -1,0 +1,1 @@
+"""Values every layer speaks: requests, messages, events, configuration, errors. Standard library and msgspec only."""

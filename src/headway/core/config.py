@@ -1,0 +1,38 @@
+"""Settings, parsed once and frozen. Unknown keys are errors; "auto" is resolved to a value that is logged."""
+
+from typing import Literal
+
+import msgspec
+
+WeightFormat = Literal["bf16", "int8"]
+KvFormat = Literal["bf16", "int8"]
+InstructionSet = Literal["auto", "portable", "avx2", "avx512"]
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of a step and of the queue."""
+
+    max_num_seqs: int = 64
+    """Most sequences that run at once (each choice counts)."""
+    max_prefill_tokens: int = 256
+    """Most prompt tokens one step carries, over all sequences: what bounds the stall of running streams."""
+    max_queued_requests: int = 1024
+    max_queued_tokens: int = 4_000_000
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one model is run."""
+
+    model: str
+    weights: WeightFormat = "int8"
+    group_size: Literal[32, 64] = 32
+    kv: KvFormat = "bf16"
+    isa: InstructionSet = "auto"
+    threads: int | None = None
+    """None = the CPUs this process may use."""
+    kv_bytes: int | None = None
+    """Memory for the KV cache; None = auto."""
+    block_size: int = 16
+    max_context: int | None = None
+    """None = what the model was trained for."""
+    scheduler: SchedulerConfig = SchedulerConfig()

@@ -1,0 +1,32 @@
+"""A request as the engine accepts it: token ids in, token ids out. It knows no text, no HTTP and no chat template."""
+
+import msgspec
+
+from headway.core.sampling import SamplingParams
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One accepted request; `n` choices share its prompt.
+
+    request_id        unique for the life of the engine; unguessable
+    token_ids         the prompt, at least one token
+    sampling          how tokens are chosen
+    max_tokens        most tokens generated per choice, ≥ 1
+    n                 number of choices, ≥ 1
+    stop_token_ids    a choice ends with reason "stop" when it draws one of these (the token is not delivered)
+    num_resumed       how many of the last `token_ids` an earlier run generated: penalties count them as output
+    salt              partition of the prefix cache (tenant + adapter); "" is the shared default
+    adapter_id        LoRA adapter, 0 = the base model
+    arrival_ns        monotonic time of arrival at the gateway
+    """
+
+    request_id: str
+    token_ids: tuple[int, ...]
+    sampling: SamplingParams
+    max_tokens: int
+    n: int = 1
+    stop_token_ids: tuple[int, ...] = ()
+    num_resumed: int = 0
+    salt: str = ""
+    adapter_id: int = 0
+    arrival_ns: int = 0

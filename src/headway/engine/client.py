@@ -1,0 +1,58 @@
+"""How the rest of Headway reaches an engine, wherever it runs: the seam between gateway and engine.
+
+Implementations: `engine.thread` (same process, for tests), `engine.process` (own process, the default).
+It exchanges only the frozen messages of `headway.core.messages`.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+from headway.core.messages import ChoiceFinished, EngineInfo, EngineStats, Finished, TokenDelta
+from headway.core.request import Request
+
+RequestEvent = TokenDelta | ChoiceFinished | Finished
+EngineState = Literal["starting", "ready", "draining", "restarting", "closed"]
+
+
+class EngineClient(Protocol):
+    """One engine. All methods belong to one event loop; `_nowait` methods never block and never await."""
+
+    @property
+    def state(self) -> EngineState:
+        """Requests are taken only when this is "ready"."""
+        ...
+
+    @property
+    def info(self) -> EngineInfo:
+        """What the engine is; raises EngineUnavailable until it was ready once."""
+        ...
+
+    def statistics(self) -> EngineStats:
+        """The engine's last report."""
+        ...
+
+    def submit_nowait(self, request: Request) -> AsyncIterator[tuple[RequestEvent, ...]]:
+        """Hand over a request; return an iterator of what each step did for it, ending with its one `Finished`.
+
+        A refusal (queue full, cannot fit) arrives as a `Finished` with an error. Leaving the iterator early does not
+        cancel: call `cancel_nowait`. Raises Draining, EngineUnavailable or QueueFull when it is known at once.
+        """
+        ...
+
+    def cancel_nowait(
+        self, request_id: str, choice: int | None = None, reason: Literal["cancelled", "stop"] = "cancelled"
+    ) -> None:
+        """End a request or one of its choices within one step. Idempotent; unknown and ended ids are ignored."""
+        ...
+
+    async def start(self) -> None:
+        """Start the engine and wait until it is ready. Raises the engine's own error (ModelFileError, ConfigError)."""
+        ...
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Refuse new requests, wait for running ones at most `timeout_s`; return whether all of them finished."""
+        ...
+
+    async def close(self) -> None:
+        """End the engine now; running requests end with EngineDied. Idempotent."""
+        ...

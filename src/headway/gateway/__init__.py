@@ -1,0 +1,1 @@
+"""The HTTP service: parses, admits, tokenises, submits, streams."""

@@ -1,0 +1,1 @@
+"""Which KV block holds what: block pool and prefix cache."""

@@ -1,0 +1,1 @@
+"""Metrics and logs: subscribers of events; nothing else depends on them."""
