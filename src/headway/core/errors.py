@@ -137,6 +137,9 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         EngineUnavailable,
         EngineDied,
         InternalError,
+        ModelFileError,
+        ConfigError,
+        FetchError,
     )
 }
 
