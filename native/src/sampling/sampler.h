@@ -65,13 +65,15 @@ struct SampledToken {
 
 // Memory that rows reuse, one per thread; grows to the vocabulary's size at the first row.
 struct SamplerScratch {
-  std::vector<float> logits;              // (vocab_size,) after bias, penalties, mask
-  std::vector<float> weights;             // (candidates,) exp((logit - max) / temperature)
-  std::vector<double> chunk_sums;
+  std::vector<float> logits;            // of the candidates, cleaned, after bias, penalties and mask
+  std::vector<float> weights;           // exp((logit - max) / temperature) of the candidates
+  std::vector<double> chunk_sums;       // of the weights
+  std::vector<std::int32_t> ids;        // of the candidates, ascending; not used while all tokens are candidates
+  std::vector<std::int32_t> selection;  // the rest is scratch of the selection and of the penalties
+  std::vector<std::int32_t> order;
   std::vector<double> bucket_mass;
-  std::vector<std::int32_t> candidates;   // token ids, ascending
-  std::vector<std::int32_t> selection;
-  std::vector<std::int32_t> marks;        // (vocab_size,) all zero between rows
+  std::vector<float> bucket_max;
+  std::vector<std::int32_t> marks;      // (vocab_size,) all zero between rows
   std::vector<std::int32_t> touched;
 };
 
