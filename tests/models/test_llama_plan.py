@@ -1,0 +1,186 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.core.errors import ModelFileError
+from headway.core.plan import ModelPlan, TensorType
+from headway.models.architectures import open_model
+from headway.models.gguf import GgufFile, GgufTensor, read_gguf
+from headway.models.llama import plan_llama
+from support.ggml_blocks import decode
+from support.gguf_writer import MetadataInput
+from support.tiny_gguf import write_tiny_gguf
+
+
+def plan_with(path: Path, extra_metadata: Mapping[str, MetadataInput]) -> ModelPlan:
+    return open_model(write_tiny_gguf(path, extra_metadata=extra_metadata).path)[1]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tiny.gguf"
+
+
+def test_the_shape_is_read(path: Path) -> None:
+    write_tiny_gguf(path, layers=3, rope_theta=50_000.0)
+    _, plan = open_model(path, "digest")
+    shape = plan.shape
+    assert (plan.path, plan.file_sha256, shape.architecture) == (path, "digest", "llama")
+    assert (shape.vocab_size, shape.max_context, shape.hidden_size, shape.num_layers) == (320, 512, 64, 3)
+    assert (shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.ffn_size) == (4, 2, 16, 128)
+    assert (shape.rope_theta, shape.rope_dim, shape.rope_interleaved) == (50_000.0, 16, True)
+    assert shape.norm_epsilon == pytest.approx(1e-5)
+    assert shape.tied_embeddings
+
+
+@pytest.mark.parametrize("kind", list(TensorType))
+def test_every_tensor_lies_where_the_plan_says(path: Path, kind: TensorType) -> None:
+    model = write_tiny_gguf(path, tensor_type=kind, tied=False, rope_factors=True)
+    file, plan = open_model(path)
+    data = path.read_bytes()
+    assert not plan.shape.tied_embeddings
+    assert len(plan.tensors) == len(file.tensors) == 1 + 2 * 9 + 1 + 1 + 1
+    by_offset = {tensor.offset: tensor.name for tensor in file.tensors.values()}
+    for reference in plan.tensors:
+        weights = model.weights[by_offset[reference.offset]]
+        raw = data[reference.offset : reference.offset + reference.num_bytes]
+        stored = decode(raw, reference.type, (reference.rows, reference.columns))
+        assert np.array_equal(stored, weights.reshape(reference.rows, reference.columns))
+
+
+def test_roles_and_layers(path: Path) -> None:
+    write_tiny_gguf(path, tied=False, rope_factors=True)
+    _, plan = open_model(path)
+    outside = {reference.role for reference in plan.tensors if reference.layer is None}
+    assert outside == {"token_embedding", "output_norm", "output", "rope_factors"}
+    for layer in range(2):
+        shapes = {ref.role: (ref.rows, ref.columns) for ref in plan.tensors if ref.layer == layer}
+        assert shapes == {
+            "attention_norm": (1, 64),
+            "query": (64, 64),
+            "key": (32, 64),
+            "value": (32, 64),
+            "attention_output": (64, 64),
+            "ffn_norm": (1, 64),
+            "ffn_gate": (128, 64),
+            "ffn_up": (128, 64),
+            "ffn_down": (64, 128),
+        }
+
+
+def test_optional_keys_have_their_defaults(path: Path) -> None:
+    write_tiny_gguf(path, kv_heads=4)
+    file = read_gguf(path)
+    optional = (
+        "llama.attention.head_count_kv",
+        "llama.attention.key_length",
+        "llama.attention.value_length",
+        "llama.rope.dimension_count",
+        "llama.rope.freq_base",
+        "llama.vocab_size",
+    )
+    assert plan_llama(without_keys(file, *optional)) == plan_llama(file)
+
+
+@pytest.mark.parametrize(
+    "extra_metadata",
+    [
+        {"llama.rope.scaling.type": "none"},
+        {"llama.rope.scaling.factor": 1.0},
+        {"llama.expert_count": 0},
+        {"llama.tensor_data_layout": "Meta AI original pth"},
+        {"other.key": 1},
+    ],
+)
+def test_keys_without_effect_are_accepted(path: Path, extra_metadata: Mapping[str, MetadataInput]) -> None:
+    plan_with(path, extra_metadata)
+
+
+@pytest.mark.parametrize(
+    ("extra_metadata", "reason"),
+    [
+        ({"general.architecture": "mamba"}, r"architecture 'mamba' is not supported \(supported: llama\)"),
+        ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type is 'yarn'"),
+        ({"llama.rope.scaling.type": "linear"}, "rope.scaling.type is 'linear'"),
+        ({"llama.rope.scaling.factor": 2.0}, "rope.scaling.factor is '2.0'"),
+        ({"llama.expert_count": 8}, "expert_count is '8'"),
+        ({"llama.attention.sliding_window": 128}, "attention.sliding_window"),
+        ({"llama.attention.causal": False}, "attention.causal is 'False'"),
+        ({"llama.attention.head_count": 0}, "head_count is 0, out of range"),
+        ({"llama.attention.head_count": [4, 4]}, "differs from layer to layer"),
+        ({"llama.attention.head_count": "four"}, "not of type int"),
+        ({"llama.attention.head_count_kv": 3}, "4 heads cannot share 3"),
+        ({"llama.attention.value_length": 8}, "keys of length 16 with values of length 8"),
+        ({"llama.attention.layer_norm_rms_epsilon": -1.0}, "must be positive"),
+        ({"llama.rope.freq_base": float("nan")}, "must be positive"),
+        ({"llama.rope.dimension_count": 7}, "odd"),
+        ({"llama.rope.dimension_count": 18}, "exceeds the head's 16"),
+        ({"llama.vocab_size": 321}, "llama.vocab_size"),
+        ({"tokenizer.ggml.tokens": ["a"]}, "tokenizer has 1 tokens"),
+        ({"llama.embedding_length": 96}, "token_embd.weight has shape"),
+        ({"llama.feed_forward_length": 64}, "ffn_gate.weight has shape"),
+        ({"llama.block_count": 3}, "blk.2.attn_norm.weight is missing"),
+        ({"llama.block_count": 1}, "'blk.1.attn_norm.weight' is not supported"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(
+    path: Path, extra_metadata: Mapping[str, MetadataInput], reason: str
+) -> None:
+    with pytest.raises(ModelFileError, match=reason) as caught:
+        plan_with(path, extra_metadata)
+    assert caught.value.message.startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("key", ["general.architecture", "llama.block_count", "llama.context_length"])
+def test_a_missing_key_is_named(path: Path, key: str) -> None:
+    write_tiny_gguf(path)
+    with pytest.raises(ModelFileError, match=f"{key} is missing"):
+        plan_llama(without_keys(read_gguf(path), key))
+
+
+@pytest.mark.parametrize(
+    "name", ["blk.0.attn_q.bias", "blk.0.ffn_gate_inp.weight", "rope_factors_long.weight"]
+)
+def test_tensors_that_would_change_the_output_are_refused(path: Path, name: str) -> None:
+    write_tiny_gguf(path)
+    file = read_gguf(path)
+    extra = GgufTensor(name, (64,), TensorType.F32, 0, 256)
+    with pytest.raises(ModelFileError, match=f"tensor '{name}' is not supported"):
+        plan_llama(with_tensors(file, {**file.tensors, name: extra}))
+
+
+def test_a_quantised_norm_is_refused(path: Path) -> None:
+    write_tiny_gguf(path)
+    file = read_gguf(path)
+    norm = GgufTensor("output_norm.weight", (64,), TensorType.Q8_0, 0, 68)
+    with pytest.raises(ModelFileError, match=r"output_norm\.weight is a vector of type Q8_0"):
+        plan_llama(with_tensors(file, {**file.tensors, norm.name: norm}))
+
+
+@pytest.mark.parametrize("dims", [(64,), (64, 320, 1)])
+def test_an_embedding_that_is_no_matrix_is_refused(path: Path, dims: tuple[int, ...]) -> None:
+    write_tiny_gguf(path)
+    file = read_gguf(path)
+    embedding = GgufTensor("token_embd.weight", dims, TensorType.F32, 0, 256)
+    with pytest.raises(ModelFileError, match=r"token_embd\.weight has"):
+        plan_llama(with_tensors(file, {**file.tensors, embedding.name: embedding}))
+
+
+def test_a_tiny_file_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    first, second, other = (
+        write_tiny_gguf(tmp_path / f"{index}.gguf", seed=seed).path.read_bytes()
+        for index, seed in enumerate([1, 1, 2])
+    )
+    assert first == second
+    assert first != other
+
+
+def without_keys(file: GgufFile, *keys: str) -> GgufFile:
+    metadata = {key: value for key, value in file.metadata.items() if key not in keys}
+    return GgufFile(file.path, file.version, file.alignment, metadata, file.tensors)
+
+
+def with_tensors(file: GgufFile, tensors: Mapping[str, GgufTensor]) -> GgufFile:
+    return GgufFile(file.path, file.version, file.alignment, file.metadata, tensors)
