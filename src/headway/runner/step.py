@@ -4,6 +4,8 @@ Arrays are `array.array` of the type code given (any object with the buffer prot
 B sequences, T tokens over all of them, R output rows, S rows that are sampled (the rows of kind LOGITS), V vocabulary.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
