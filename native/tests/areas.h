@@ -1,0 +1,14 @@
+// The areas of the native tests, one file each; main.cpp runs them in this order.
+#pragma once
+
+#include "check.h"
+
+namespace headway::test {
+
+void test_rng(Checks& checks);
+void test_exp_log(Checks& checks);
+void test_sampling_row(Checks& checks);
+void test_sampling_filters(Checks& checks);
+void test_sampling_draw(Checks& checks);
+
+}  // namespace headway::test
