@@ -1,0 +1,323 @@
+"""The engine: one model's requests, from acceptance to their one terminal event. Single-threaded and synchronous.
+
+The walk of a request:
+
+1. `handle(Submit)` refuses it (`admission`) or makes one `Sequence` per choice and puts them in the queue.
+2. `step()` asks the pure `scheduler.plan` what to do, then does it: releases the blocks of preempted sequences, shares
+   cached blocks with those that start, and allocates (`headway.kv`).
+3. `step_builder` lays the chunks out as flat arrays and the runner computes them: the one call that takes time.
+4. Every sequence advances; blocks that are full now become shareable; drawn tokens go into this step's `StepOutputs`,
+   and a choice that drew a stop token or its last token ends.
+5. When its last choice has ended, the request ends with `Finished`, which carries its usage.
+
+`handle(Cancel)` takes effect at once, since nothing runs between two steps; its events leave with the next `step()`.
+A runner that raises ends the requests of that step with an error, and nobody else's.
+
+It knows no thread, no process and no text. Its owner calls `handle` and `step` in turn (`engine.thread`, `engine.process`).
+"""
+
+import logging
+from bisect import bisect_left, insort
+from operator import attrgetter
+
+from headway.core.clock import Clock
+from headway.core.config import SchedulerConfig
+from headway.core.errors import ConfigError, HeadwayError, InternalError
+from headway.core.messages import (
+    Cancel,
+    ChoiceFinished,
+    Drain,
+    EngineInfo,
+    EngineStats,
+    Finished,
+    FinishReason,
+    StepOutputs,
+    Submit,
+    ToEngine,
+    TokenDelta,
+    TokenLogprobs,
+)
+from headway.core.request import Request
+from headway.engine.admission import QueueLoad, refusal
+from headway.engine.live_request import LiveRequest, refused
+from headway.engine.scheduler import plan
+from headway.engine.sequence import Sequence
+from headway.engine.step_builder import build_step
+from headway.engine.totals import Totals
+from headway.engine.view import Plan, View
+from headway.kv.blocks import KvBlocks
+from headway.runner.step import Runner, StepResult
+
+logger = logging.getLogger(__name__)
+
+_by_order = attrgetter("order")
+
+
+class Engine:
+    """Runs requests on `runner`, one step at a time. Raises ConfigError for limits under which nothing could run."""
+
+    def __init__(self, runner: Runner, config: SchedulerConfig, clock: Clock, info: EngineInfo) -> None:
+        if config.max_num_seqs < 1 or config.max_prefill_tokens < 1:
+            raise ConfigError("max_num_seqs and max_prefill_tokens must be at least 1.")
+        self._runner = runner
+        self._limits = config
+        self._clock = clock
+        self.info = info
+        self._kv = KvBlocks(info.num_blocks, info.block_size)
+        self._requests: dict[str, LiveRequest] = {}
+        self._running: dict[int, Sequence] = {}  # by order
+        self._waiting: list[Sequence] = []  # sorted by order
+        self._next_order = 0
+        self._draining = False
+        self._totals = Totals()
+        self._deltas: list[TokenDelta] = []
+        self._choices: list[ChoiceFinished] = []
+        self._finished: list[Finished] = []
+
+    # What the owner calls
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` has something to compute or to report."""
+        return bool(self._requests or self._finished or self._choices)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `Drain` was handled; together with `not has_work` the engine may end."""
+        return self._draining
+
+    def handle(self, message: ToEngine) -> None:
+        """Take one message. Never blocks and never raises for what a message says."""
+        match message:
+            case Submit(request):
+                self._submit(request)
+            case Cancel(request_id=request_id, choice=choice, reason=reason):
+                self._cancel(request_id, choice, reason)
+            case Drain():
+                self._draining = True
+
+    def step(self) -> StepOutputs | None:
+        """Compute one step and return all that happened since the last one; None when there was no work."""
+        if not self.has_work:
+            return None
+        started_ns = self._clock.now_ns()
+        runner_ns = 0
+        step_plan = plan(self._view(), self._limits, started_ns)
+        self._rearrange(step_plan, started_ns)
+        if step_plan.chunks:
+            step = build_step(step_plan.chunks)
+            before_ns = self._clock.now_ns()
+            try:
+                result = self._runner.execute(step)
+                if len(result.tokens) != len(step.output_rows):
+                    raise ValueError(f"{len(step.output_rows)} tokens asked for, {len(result.tokens)} drawn")
+            except Exception:
+                logger.exception("the runner failed in a step of %d sequences", len(step_plan.chunks))
+                self._fail(step_plan)
+            else:
+                runner_ns = self._clock.now_ns() - before_ns
+                self._advance(step_plan, result)
+        self._totals.count_step(self._clock.now_ns() - started_ns, runner_ns)
+        return self._take_outputs()
+
+    def statistics(self) -> EngineStats:
+        """Return a picture of this moment."""
+        blocks = self._kv.pool.statistics()
+        return self._totals.statistics(
+            num_running=len(self._running),
+            num_waiting=len(self._waiting),
+            num_blocks=blocks.num_blocks,
+            num_free_blocks=blocks.num_free + blocks.num_evictable,
+            num_cached_blocks=len(self._kv.cache),
+        )
+
+    def block_table(self, request_id: str, choice: int = 0) -> tuple[int, ...]:
+        """Return the KV blocks of a choice, in order; empty while it waits. Raises KeyError when it has ended."""
+        return tuple(self._requests[request_id].open[choice].table)
+
+    def check(self) -> None:
+        """Raise AssertionError unless blocks and sequences account for each other exactly. For tests."""
+        self._kv.check(sequence.table for sequence in self._running.values())
+        alive = [s.order for live in self._requests.values() for s in live.open.values()]
+        held = [*self._running, *(s.order for s in self._waiting)]
+        assert sorted(alive) == sorted(held), "a sequence is lost or held twice"
+        assert all(not s.table for s in self._waiting), "a waiting sequence holds blocks"
+        assert self._waiting == sorted(self._waiting, key=_by_order), "the queue is out of order"
+        queued = [live.request for live in self._requests.values() if live.first_scheduled_ns is None]
+        assert len(queued) == self._totals.num_queued, "the queue's length is wrong"
+        assert sum(len(r.token_ids) for r in queued) == self._totals.num_queued_tokens, (
+            "the queue's tokens are wrong"
+        )
+
+    # Arrivals and cancellations
+
+    def _submit(self, request: Request) -> None:
+        now_ns = self._clock.now_ns()
+        if request.request_id in self._requests:
+            # An answer under this id would end the first one's stream; clients keep ids unique.
+            logger.error("request id %s is in use; the second request is dropped", request.request_id)
+            return
+        load = QueueLoad(
+            num_requests=self._totals.num_queued,
+            num_tokens=self._totals.num_queued_tokens,
+            wait_s=self._totals.expected_wait_s(),
+            draining=self._draining,
+        )
+        error = refusal(request, self.info, self._limits, load)
+        if error is not None:
+            self._finished.append(refused(request, error, now_ns))
+            return
+        chain = self._kv.new_chain(request.salt, request.adapter_id)
+        sequences = {}
+        for choice in range(request.n):
+            sequences[choice] = Sequence(
+                request, choice, self._next_order, chain if choice == 0 else chain.copy()
+            )
+            self._waiting.append(sequences[choice])
+            self._next_order += 1
+        self._requests[request.request_id] = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
+        self._totals.count_queued(len(request.token_ids))
+
+    def _cancel(self, request_id: str, choice: int | None, reason: FinishReason) -> None:
+        live = self._requests.get(request_id)
+        if live is None:
+            return
+        for sequence in list(live.open.values()):
+            if choice is None or sequence.choice == choice:
+                self._end_choice(live, sequence, reason)
+        if not live.open:
+            self._end_request(live)
+
+    # One step
+
+    def _view(self) -> View[Sequence]:
+        return View(
+            running=list(self._running.values()),
+            waiting=self._waiting,
+            block_size=self.info.block_size,
+            num_available=self._kv.pool.num_available,
+            references=self._kv.pool.references,
+            match=lambda sequence: self._kv.match(sequence.chain, sequence.num_tokens),
+        )
+
+    def _rearrange(self, step_plan: Plan[Sequence], now_ns: int) -> None:
+        """Move sequences and blocks as planned, up to the point where all chunks can be computed."""
+        for sequence in step_plan.preempted:
+            del self._running[sequence.order]
+            self._kv.pool.release_table(sequence.table)
+            sequence.preempt()
+            insort(self._waiting, sequence, key=_by_order)
+            self._requests[sequence.request.request_id].num_preemptions += 1
+            self._totals.preemptions += 1
+        for sequence, shared in step_plan.admitted:
+            self._remove_waiting(sequence)
+            self._running[sequence.order] = sequence
+            self._kv.open_table(sequence.table, shared)
+            sequence.admit(len(shared))
+            live = self._requests[sequence.request.request_id]
+            if live.first_scheduled_ns is None:
+                live.first_scheduled_ns = now_ns
+                live.num_cached = sequence.num_computed
+                self._totals.count_started(len(live.request.token_ids), live.num_cached)
+        for sequence, _, _ in step_plan.chunks:
+            self._kv.grow(sequence.table, sequence.num_tokens)
+
+    def _advance(self, step_plan: Plan[Sequence], result: StepResult) -> None:
+        """Give every sequence what it computed and drew."""
+        now_ns = self._clock.now_ns()
+        row = 0
+        for sequence, num_tokens, draws in step_plan.chunks:
+            self._totals.count_computed(num_tokens, sequence.is_decoding)
+            if not draws:
+                sequence.advance(num_tokens, ())
+                self._share(sequence)
+                continue
+            drawn = (result.tokens[row],)
+            logprobs = result.logprobs[row] if result.logprobs else None
+            row += 1
+            accepted, reason = _accept(sequence, drawn)
+            sequence.advance(num_tokens, accepted)
+            self._share(sequence)
+            live = self._requests[sequence.request.request_id]
+            if accepted:
+                self._deliver(live, sequence, accepted, logprobs, now_ns)
+            if reason is not None:
+                self._end_choice(live, sequence, reason)
+                if not live.open:
+                    self._end_request(live)
+
+    def _share(self, sequence: Sequence) -> None:
+        """Offer the blocks that are full and computed to the prefix cache."""
+        num_full = sequence.num_computed // self.info.block_size
+        if num_full > sequence.num_shared and sequence.shares:
+            sequence.chain.extend(sequence.tokens, sequence.num_computed)
+            sequence.shares = self._kv.commit(sequence.table, sequence.chain, sequence.num_shared, num_full)
+            if sequence.shares:
+                sequence.num_shared = num_full
+
+    def _deliver(
+        self,
+        live: LiveRequest,
+        sequence: Sequence,
+        tokens: tuple[int, ...],
+        logprobs: TokenLogprobs | None,
+        now_ns: int,
+    ) -> None:
+        live.num_output += len(tokens)
+        if live.first_token_ns is None:
+            live.first_token_ns = now_ns
+        self._deltas.append(
+            TokenDelta(
+                live.request.request_id, sequence.choice, tokens, () if logprobs is None else (logprobs,)
+            )
+        )
+
+    def _fail(self, step_plan: Plan[Sequence]) -> None:
+        """End every request that had a sequence in a step that failed."""
+        for request_id in dict.fromkeys(chunk.sequence.request.request_id for chunk in step_plan.chunks):
+            live = self._requests[request_id]
+            for sequence in list(live.open.values()):
+                self._end_choice(live, sequence, "error")
+            self._end_request(live, InternalError("The model failed to compute this request; send it again."))
+
+    def _take_outputs(self) -> StepOutputs:
+        outputs = StepOutputs(
+            deltas=tuple(self._deltas),
+            choices=tuple(self._choices),
+            finished=tuple(self._finished),
+            stats=self.statistics(),
+        )
+        self._deltas.clear()
+        self._choices.clear()
+        self._finished.clear()
+        return outputs
+
+    # Ends
+
+    def _end_choice(self, live: LiveRequest, sequence: Sequence, reason: FinishReason) -> None:
+        del live.open[sequence.choice]
+        if self._running.pop(sequence.order, None) is None:
+            self._remove_waiting(sequence)
+        self._kv.pool.release_table(sequence.table)
+        sequence.finish()
+        self._choices.append(ChoiceFinished(live.request.request_id, sequence.choice, reason))
+
+    def _end_request(self, live: LiveRequest, error: HeadwayError | None = None) -> None:
+        del self._requests[live.request.request_id]
+        if live.first_scheduled_ns is None:
+            self._totals.count_unqueued(len(live.request.token_ids))
+        self._finished.append(live.finished(self._clock.now_ns(), error))
+
+    def _remove_waiting(self, sequence: Sequence) -> None:
+        del self._waiting[bisect_left(self._waiting, sequence.order, key=_by_order)]
+
+
+def _accept(sequence: Sequence, drawn: tuple[int, ...]) -> tuple[tuple[int, ...], FinishReason | None]:
+    """Return the drawn tokens that count, and why the choice ends with them, if it does."""
+    request = sequence.request
+    for position, token in enumerate(drawn):
+        if token in request.stop_token_ids:
+            return drawn[:position], "stop"
+        if sequence.num_output + position + 1 >= request.max_tokens:
+            return drawn[: position + 1], "length"
+    return drawn, None

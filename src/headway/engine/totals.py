@@ -1,0 +1,91 @@
+"""The engine's counters, and the wait they predict. It knows no sequences; the engine tells it what happened."""
+
+from dataclasses import dataclass
+
+from headway.core.clock import NS_PER_S
+from headway.core.messages import EngineStats
+
+MIN_WAIT_S = 1.0
+MAX_WAIT_S = 60.0
+"""Bounds of Retry-After: it is in whole seconds (RFC 9110, 10.2.3), and after a minute the prediction is worth nothing."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts over the engine's life, and what waits now (requests that have not started, their prompt tokens)."""
+
+    num_queued: int = 0
+    num_queued_tokens: int = 0
+    steps: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    prefix_query_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    preemptions: int = 0
+    busy_ns: int = 0
+    step_ns: int = 0
+    runner_ns: int = 0
+
+    def count_queued(self, num_tokens: int) -> None:
+        """A request with `num_tokens` prompt tokens entered the queue."""
+        self.num_queued += 1
+        self.num_queued_tokens += num_tokens
+
+    def count_unqueued(self, num_tokens: int) -> None:
+        """A request left the queue without having started."""
+        self.num_queued -= 1
+        self.num_queued_tokens -= num_tokens
+
+    def count_started(self, num_tokens: int, num_cached: int) -> None:
+        """A request started; the prefix cache gave `num_cached` of its `num_tokens`."""
+        self.count_unqueued(num_tokens)
+        self.prefix_query_tokens += num_tokens
+        self.prefix_hit_tokens += num_cached
+
+    def count_computed(self, num_tokens: int, decoding: bool) -> None:
+        """A sequence computed `num_tokens`."""
+        if decoding:
+            self.decode_tokens += num_tokens
+        else:
+            self.prefill_tokens += num_tokens
+
+    def count_step(self, step_ns: int, runner_ns: int) -> None:
+        """A step took `step_ns`, of which the runner took `runner_ns`."""
+        self.steps += 1
+        self.busy_ns += step_ns
+        self.step_ns = step_ns
+        self.runner_ns = runner_ns
+
+    def expected_wait_s(self) -> float:
+        """Return when the queue will have moved, in whole seconds: queued tokens over prompt tokens per busy second."""
+        wait_s = MIN_WAIT_S
+        if self.prefill_tokens:
+            wait_s = self.num_queued_tokens * self.busy_ns / self.prefill_tokens / NS_PER_S
+        return float(round(min(MAX_WAIT_S, max(MIN_WAIT_S, wait_s))))
+
+    def statistics(
+        self,
+        *,
+        num_running: int,
+        num_waiting: int,
+        num_blocks: int,
+        num_free_blocks: int,
+        num_cached_blocks: int,
+    ) -> EngineStats:
+        """Return the counters together with what the engine holds now."""
+        return EngineStats(
+            num_running=num_running,
+            num_waiting=num_waiting,
+            num_waiting_tokens=self.num_queued_tokens,
+            num_blocks=num_blocks,
+            num_free_blocks=num_free_blocks,
+            num_cached_blocks=num_cached_blocks,
+            steps_total=self.steps,
+            prefill_tokens_total=self.prefill_tokens,
+            decode_tokens_total=self.decode_tokens,
+            prefix_query_tokens_total=self.prefix_query_tokens,
+            prefix_hit_tokens_total=self.prefix_hit_tokens,
+            preemptions_total=self.preemptions,
+            step_ns=self.step_ns,
+            runner_ns=self.runner_ns,
+        )

@@ -1,0 +1,105 @@
+"""What the scheduler may see and what it answers: a read-only view of the engine, and a plan.
+
+The view reads the engine's own objects through read-only types instead of copying them: at 1,000 waiting requests a copy
+would cost more than planning. Whoever plans must not keep it past the step.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from headway.kv.prefix_cache import BlockKey
+
+
+class SequenceView(Protocol):
+    """A sequence as the scheduler sees it."""
+
+    @property
+    def order(self) -> int:
+        """Place in the order of arrival, unique."""
+        ...
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether all tokens but the last one drawn are in the KV cache."""
+        ...
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and generated tokens."""
+        ...
+
+    @property
+    def num_computed(self) -> int:
+        """Tokens whose K and V are in the cache."""
+        ...
+
+    @property
+    def table(self) -> Sequence[int]:
+        """Blocks held; none while waiting."""
+        ...
+
+    @property
+    def keys(self) -> Sequence[BlockKey]:
+        """Keys of the full blocks, computed or not."""
+        ...
+
+    @property
+    def num_shared(self) -> int:
+        """How many leading blocks of `table` others can already share."""
+        ...
+
+    @property
+    def shares(self) -> bool:
+        """Whether blocks this sequence computes will become shareable."""
+        ...
+
+
+S = TypeVar("S", bound=SequenceView)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View(Generic[S]):
+    """The engine between two steps.
+
+    running       sequences that hold blocks, in any order
+    waiting       sequences that hold none, by `order`
+    block_size    tokens in a block
+    num_available blocks that can be allocated, evicting what nobody uses
+    references    block → number of sequences that hold it
+    match         sequence → cached blocks it could start from
+    """
+
+    running: Sequence[S]
+    waiting: Sequence[S]
+    block_size: int
+    num_available: int
+    references: Callable[[int], int]
+    match: Callable[[S], Sequence[int]]
+
+
+class Chunk(NamedTuple, Generic[S]):
+    """The next `num_tokens` tokens of a sequence; `draws`: they reach its end, so that a token is sampled."""
+
+    sequence: S
+    num_tokens: int
+    draws: bool
+
+
+class Admission(NamedTuple, Generic[S]):
+    """A waiting sequence that starts from these cached blocks; it is given blocks for all its tokens at once."""
+
+    sequence: S
+    shared: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Generic[S]):
+    """One step, to be carried out in this order: release the preempted, share, allocate, compute the chunks.
+
+    Chunks of decoding sequences come first. A sequence has at most one chunk; an admitted one has exactly one.
+    """
+
+    preempted: Sequence[S]
+    admitted: Sequence[Admission[S]]
+    chunks: Sequence[Chunk[S]]
