@@ -1,0 +1,155 @@
+"""A small engine without model or scheduler, for tests of what lies between it and the gateway.
+
+Every running choice gains one token a step (1000, 1001, …). A request longer than `PAUSE_AFTER` tokens stays running there
+without work until it is cancelled, so that a test can hold it in mid-stream.
+"""
+
+import os
+import sys
+from dataclasses import dataclass, field
+
+from headway.core.clock import Clock
+from headway.core.config import EngineConfig
+from headway.core.errors import ModelFileError
+from headway.core.messages import (
+    Cancel,
+    ChoiceFinished,
+    Drain,
+    EngineInfo,
+    EngineStats,
+    ErrorInfo,
+    Finished,
+    FinishReason,
+    StepOutputs,
+    Submit,
+    ToEngine,
+    TokenDelta,
+    Usage,
+)
+from headway.core.request import Request
+from headway.core.sampling import SamplingParams
+
+PAUSE_AFTER = 8
+CONFIG = EngineConfig(model="standin")
+FACTORY = "support.standin_engine:build"
+
+
+def child_env() -> dict[str, str]:
+    """The environment in which a child imports what this process can import."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def request(request_id: str, max_tokens: int = 3, n: int = 1, num_prompt_tokens: int = 2) -> Request:
+    return Request(
+        request_id=request_id,
+        token_ids=tuple(range(num_prompt_tokens)),
+        sampling=SamplingParams(),
+        max_tokens=max_tokens,
+        n=n,
+    )
+
+
+@dataclass
+class _Running:
+    request: Request
+    num_tokens: int = 0
+    open: set[int] = field(default_factory=set)
+
+    @property
+    def is_paused(self) -> bool:
+        return self.num_tokens >= PAUSE_AFTER
+
+
+class StandinEngine:
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._running: dict[str, _Running] = {}
+        self._draining = False
+        self._choices: list[ChoiceFinished] = []
+        self._finished: list[Finished] = []
+        self._steps = 0
+        self.handled: list[ToEngine] = []
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(
+            model=self._config.model,
+            vocab_size=2000,
+            max_context=64,
+            num_blocks=4,
+            block_size=16,
+            system_fingerprint="standin",
+        )
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._finished or self._choices) or any(
+            not running.is_paused for running in self._running.values()
+        )
+
+    def handle(self, message: ToEngine) -> None:
+        self.handled.append(message)
+        match message:
+            case Submit(request) if request.token_ids == (666,):
+                raise RuntimeError("a bug, asked for by a test")
+            case Submit(request) if self._draining:
+                error = ErrorInfo(code="draining", message="Draining.", retry_after_s=1.0)
+                self._finish(_Running(request), error)
+            case Submit(request):
+                self._running[request.request_id] = _Running(request, open=set(range(request.n)))
+            case Cancel(request_id=request_id, choice=choice, reason=reason):
+                if running := self._running.get(request_id):
+                    for index in sorted(running.open) if choice is None else [choice]:
+                        self._end_choice(running, index, reason)
+            case Drain():
+                self._draining = True
+
+    def step(self) -> StepOutputs | None:
+        if not self.has_work:
+            return None
+        self._steps += 1
+        deltas = []
+        for running in list(self._running.values()):
+            if running.is_paused:
+                continue
+            token = 1000 + running.num_tokens
+            running.num_tokens += 1
+            deltas += [
+                TokenDelta(running.request.request_id, choice, (token,)) for choice in sorted(running.open)
+            ]
+            if running.num_tokens == running.request.max_tokens:
+                for choice in sorted(running.open):
+                    self._end_choice(running, choice, "length")
+        outputs = StepOutputs(
+            deltas=tuple(deltas),
+            choices=tuple(self._choices),
+            finished=tuple(self._finished),
+            stats=EngineStats(num_running=len(self._running), steps_total=self._steps),
+        )
+        self._choices, self._finished = [], []
+        return outputs
+
+    def _end_choice(self, running: _Running, choice: int, reason: FinishReason) -> None:
+        if choice not in running.open:
+            return
+        running.open.discard(choice)
+        self._choices.append(ChoiceFinished(running.request.request_id, choice, reason))
+        if not running.open:
+            del self._running[running.request.request_id]
+            self._finish(running, None)
+
+    def _finish(self, running: _Running, error: ErrorInfo | None) -> None:
+        usage = Usage(prompt_tokens=len(running.request.token_ids), completion_tokens=running.num_tokens)
+        self._finished.append(Finished(request_id=running.request.request_id, usage=usage, error=error))
+
+
+def build(config: EngineConfig, clock: Clock) -> StandinEngine:
+    """The engine factory; the model's name chooses how it fails."""
+    del clock
+    if config.model == "missing":
+        raise ModelFileError("The file 'missing' does not exist; check --model.")
+    if config.model == "bug":
+        raise RuntimeError("a bug, asked for by a test")
+    if config.model == "exit":
+        os._exit(9)
+    return StandinEngine(config)
