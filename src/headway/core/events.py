@@ -21,7 +21,6 @@ class FirstToken:
     request_id: str
     model: str
     ttft_ns: int
-    cached: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
