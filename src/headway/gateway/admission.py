@@ -1,0 +1,69 @@
+"""Whether a request may come in, and with which limits: pure decisions. It knows no sockets and no queue.
+
+What only the engine can know (its queue, its KV cache) it refuses itself; the gateway refuses what is certain earlier.
+"""
+
+from collections.abc import Sequence
+
+from headway.core.errors import (
+    ContextExceeded,
+    Draining,
+    EngineUnavailable,
+    HeadwayError,
+    InvalidRequest,
+)
+from headway.core.messages import EngineInfo
+from headway.engine.client import EngineState
+from headway.wire.options import GenerationOptions
+
+RESTART_RETRY_AFTER_S = 2.0
+"""A small model loads within about a second; a client that asks again too early is told the same."""
+
+
+def refusal(state: EngineState, *, draining: bool) -> HeadwayError | None:
+    """Say why no request can be taken now; None = come in."""
+    if draining or state == "draining":
+        return Draining("The server is shutting down; send the request to another one.")
+    if state in ("starting", "restarting"):
+        return EngineUnavailable(
+            f"The engine is {state}; send the request again soon.", retry_after_s=RESTART_RETRY_AFTER_S
+        )
+    if state == "closed":
+        return EngineUnavailable("The engine has stopped; the server's log says why.", retry_after_s=None)
+    return None
+
+
+def resolve_max_tokens(
+    num_prompt_tokens: int, asked: int | None, default: int, max_context: int, *, prompt_param: str
+) -> int:
+    """Return how many tokens may be generated per choice; raises ContextExceeded with both lengths."""
+    room = max_context - num_prompt_tokens
+    if room < 1:
+        raise ContextExceeded(
+            f"The model's context is {max_context} tokens and the prompt has {num_prompt_tokens},"
+            " which leaves no room for an answer; shorten the prompt.",
+            param=prompt_param,
+        )
+    if asked is None:
+        return min(default, room)
+    if asked > room:
+        raise ContextExceeded(
+            f"The model's context is {max_context} tokens; the prompt has {num_prompt_tokens} and max_tokens asks"
+            f" for {asked} more. Shorten the prompt or lower max_tokens to {room}.",
+            param="max_tokens",
+        )
+    return asked
+
+
+def check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> None:
+    """Raise InvalidRequest unless every id is in the vocabulary (all of them in C: prompts may have millions)."""
+    if token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocab_size):
+        raise InvalidRequest(
+            f"`{param}` holds a token id outside the model's vocabulary of {vocab_size}.", param=param
+        )
+
+
+def check_against_model(options: GenerationOptions, info: EngineInfo) -> None:
+    """Raise InvalidRequest for options that name tokens the model does not have."""
+    check_token_ids(options.stop_token_ids, info.vocab_size, "stop_token_ids")
+    check_token_ids([token_id for token_id, _ in options.sampling.logit_bias], info.vocab_size, "logit_bias")

@@ -1,0 +1,55 @@
+"""Builds the ASGI application: routes and layers around a `Gateway`. Everything it needs is passed in."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
+
+from headway.gateway.chat import ChatEndpoint
+from headway.gateway.completions import CompletionEndpoint
+from headway.gateway.edge import Edge
+from headway.gateway.gateway import Gateway
+from headway.gateway.generate import Generate
+from headway.gateway.plain import PlainEndpoints, http_error
+
+
+def create_app(gateway: Gateway) -> Starlette:
+    """Return the application that serves `gateway`; its lifespan closes the gateway, not the engines."""
+    plain = PlainEndpoints(gateway)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            gateway.close()
+
+    middleware = [Middleware(Edge, clock=gateway.clock, send_timeout_s=gateway.config.slow_reader_timeout_s)]
+    if gateway.config.allow_origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=gateway.config.allow_origins,
+                allow_methods=("GET", "POST"),
+                allow_headers=("*",),
+                expose_headers=("x-request-id", "retry-after"),
+            )
+        )
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", Generate(gateway, ChatEndpoint()), methods=["POST"]),
+            Route("/v1/completions", Generate(gateway, CompletionEndpoint()), methods=["POST"]),
+            Route("/v1/models", plain.models),
+            Route("/v1/models/{name:path}", plain.model),
+            Route("/health", plain.health),
+            Route("/ready", plain.ready),
+            Route("/metrics", plain.metrics),
+        ],
+        middleware=middleware,
+        exception_handlers={HTTPException: http_error},
+        lifespan=lifespan,
+    )

@@ -1,0 +1,142 @@
+"""Chat completions: conversation to token ids, text events to OpenAI's chat responses."""
+
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from headway.core.errors import InvalidRequest
+from headway.core.messages import EngineInfo, Usage
+from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
+from headway.gateway.choice_text import Piece, ScoredToken
+from headway.gateway.config import GatewayConfig
+from headway.gateway.generation import TextEvent
+from headway.gateway.served import ServedModel
+from headway.wire import sse
+from headway.wire.chat_request import ChatCall, parse_chat
+from headway.wire.chat_response import (
+    AnswerMessage,
+    ChatChoice,
+    ChatChunk,
+    ChatCompletion,
+    ChatLogprobs,
+    ChunkChoice,
+    ContentLogprob,
+    Delta,
+    TopLogprob,
+)
+from headway.wire.usage import usage_fields
+
+
+class ChatEndpoint:
+    """What is special about `/v1/chat/completions`."""
+
+    id_prefix = "chatcmpl-"
+    prompt_param = "messages"
+
+    def parse(self, body: bytes) -> ChatCall:
+        """Parse a request's body; raises InvalidRequest."""
+        return parse_chat(body)
+
+    def default_max_tokens(self, config: GatewayConfig) -> int:
+        """Return the limit of an answer when the request names none."""
+        return config.default_chat_max_tokens
+
+    def tokenise(self, call: ChatCall, served: ServedModel, _info: EngineInfo) -> tuple[tuple[int, ...], ...]:
+        """Return the one prompt's token ids (runs on the tokenising thread); raises InvalidRequest."""
+        if served.chat_template is None:
+            raise InvalidRequest(
+                f"The model `{served.name}` has no chat template; use /v1/completions.", param="model"
+            )
+        messages = [
+            {"role": message.role, "content": message.content}
+            | ({"name": message.name} if message.name is not None else {})
+            for message in call.messages
+        ]
+        return (tuple(served.tokenizer.encode(served.chat_template.render(messages))),)
+
+    def answer(
+        self, call: ChatCall, head: AnswerHead, _prompts: Sequence[tuple[int, ...]], token_bytes: TokenBytes
+    ) -> Answer:
+        """Return the writer of the response."""
+        return ChatAnswer(head, token_bytes, logprobs=call.options.sampling.num_logprobs is not None)
+
+
+class ChatAnswer:
+    """Writes chat responses. Each choice's first chunk carries the role."""
+
+    def __init__(self, head: AnswerHead, token_bytes: TokenBytes, *, logprobs: bool) -> None:
+        self._head = head
+        self._token_bytes = token_bytes
+        self._logprobs = logprobs
+        self._opened: set[int] = set()
+
+    def stream(self, events: Sequence[TextEvent]) -> bytes:
+        """Encode text and ends, one event each; the role goes before a choice's first."""
+        parts: list[bytes] = []
+        for event in events:
+            if event.choice not in self._opened:
+                self._opened.add(event.choice)
+                opening = Delta(role="assistant", content="", refusal=None)
+                parts.append(self._chunk([ChunkChoice(index=event.choice, delta=opening)]))
+            is_text = isinstance(event, Piece)
+            choice = ChunkChoice(
+                index=event.choice,
+                delta=Delta(content=event.text) if isinstance(event, Piece) else Delta(),
+                logprobs=self._logprob_fields(event.scored) if is_text or event.scored else None,
+                finish_reason=None if isinstance(event, Piece) else event.reason,
+            )
+            parts.append(self._chunk([choice]))
+        return b"".join(parts)
+
+    def stream_usage(self, usage: Usage) -> bytes:
+        """Encode the last chunk, which has no choices."""
+        return self._chunk([], usage)
+
+    def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> ChatCompletion:
+        """Build the response's body."""
+        return ChatCompletion(
+            id=self._head.id,
+            created=self._head.created_s,
+            model=self._head.model,
+            choices=[
+                ChatChoice(
+                    index=index,
+                    message=AnswerMessage(content=choice.text),
+                    logprobs=self._logprob_fields(choice.scored),
+                    finish_reason=choice.reason,
+                )
+                for index, choice in enumerate(choices)
+            ],
+            usage=usage_fields(usage),
+            system_fingerprint=self._head.system_fingerprint,
+        )
+
+    def _chunk(self, choices: list[ChunkChoice], usage: Usage | None = None) -> bytes:
+        last = None if usage is None else usage_fields(usage)
+        return sse.event(
+            ChatChunk(
+                id=self._head.id,
+                created=self._head.created_s,
+                model=self._head.model,
+                choices=choices,
+                usage=last if self._head.include_usage else UNSET,
+                system_fingerprint=self._head.system_fingerprint,
+            )
+        )
+
+    def _logprob_fields(self, scored: Sequence[ScoredToken]) -> ChatLogprobs | None:
+        if not self._logprobs:
+            return None
+        return ChatLogprobs(
+            [
+                ContentLogprob(
+                    *self._token(token.logprobs.token_id, token.logprobs.logprob),
+                    [TopLogprob(*self._token(*top)) for top in token.logprobs.top],
+                )
+                for token in scored
+            ]
+        )
+
+    def _token(self, token_id: int, logprob: float) -> tuple[str, float, list[int]]:
+        token = self._token_bytes(token_id)
+        return token_text(token), logprob, list(token)

@@ -1,0 +1,144 @@
+"""Text completions: prompts to token ids, text events to OpenAI's legacy completion responses."""
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, UnsetType
+
+from headway.core.errors import InvalidRequest
+from headway.core.messages import EngineInfo, Usage
+from headway.gateway.admission import check_token_ids
+from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
+from headway.gateway.choice_text import Piece, ScoredToken
+from headway.gateway.config import GatewayConfig
+from headway.gateway.generation import TextEvent
+from headway.gateway.served import ServedModel
+from headway.wire import sse
+from headway.wire.completion_request import CompletionCall, parse_completion
+from headway.wire.completion_response import Completion, CompletionChoice, CompletionLogprobs
+from headway.wire.usage import UsageFields, usage_fields
+
+
+class CompletionEndpoint:
+    """What is special about `/v1/completions`."""
+
+    id_prefix = "cmpl-"
+    prompt_param = "prompt"
+
+    def parse(self, body: bytes) -> CompletionCall:
+        """Parse a request's body; raises InvalidRequest."""
+        return parse_completion(body)
+
+    def default_max_tokens(self, config: GatewayConfig) -> int:
+        """Return the limit of a completion when the request names none."""
+        return config.default_completion_max_tokens
+
+    def tokenise(
+        self, call: CompletionCall, served: ServedModel, info: EngineInfo
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return every prompt's token ids (runs on the tokenising thread); raises InvalidRequest."""
+        prompts: list[tuple[int, ...]] = []
+        for prompt in call.prompts:
+            if isinstance(prompt, str):
+                token_ids = tuple(served.tokenizer.encode(prompt))
+            else:
+                check_token_ids(prompt, info.vocab_size, "prompt")
+                token_ids = prompt
+            if not token_ids:
+                raise InvalidRequest("`prompt` is empty; send at least one token.", param="prompt")
+            prompts.append(token_ids)
+        return tuple(prompts)
+
+    def answer(
+        self,
+        call: CompletionCall,
+        head: AnswerHead,
+        prompts: Sequence[tuple[int, ...]],
+        token_bytes: TokenBytes,
+    ) -> Answer:
+        """Return the writer of the response."""
+        echoes = [""] * len(prompts)
+        if call.echo:
+            echoes = [
+                prompt if isinstance(prompt, str) else _text_of(prompt, token_bytes)
+                for prompt in call.prompts
+            ]
+        options = call.options
+        return CompletionAnswer(
+            head,
+            token_bytes,
+            num_logprobs=options.sampling.num_logprobs,
+            echoes=[echo for echo in echoes for _ in range(options.n)],
+        )
+
+
+def _text_of(token_ids: Sequence[int], token_bytes: TokenBytes) -> str:
+    return b"".join(map(token_bytes, token_ids)).decode(errors="replace")
+
+
+class CompletionAnswer:
+    """Writes completion responses. `echoes`: what each choice's text begins with, "" for nothing."""
+
+    def __init__(
+        self, head: AnswerHead, token_bytes: TokenBytes, *, num_logprobs: int | None, echoes: Sequence[str]
+    ) -> None:
+        self._head = head
+        self._token_bytes = token_bytes
+        self._num_logprobs = num_logprobs
+        self._echoes = dict(enumerate(echoes))
+
+    def stream(self, events: Sequence[TextEvent]) -> bytes:
+        """Encode text and ends, one event each."""
+        parts: list[bytes] = []
+        for event in events:
+            is_text = isinstance(event, Piece)
+            choice = CompletionChoice(
+                index=event.choice,
+                text=self._echoes.pop(event.choice, "") + (event.text if isinstance(event, Piece) else ""),
+                logprobs=self._logprob_fields(event.scored) if is_text or event.scored else None,
+                finish_reason=None if isinstance(event, Piece) else event.reason,
+            )
+            parts.append(sse.event(self._body([choice], None if self._head.include_usage else UNSET)))
+        return b"".join(parts)
+
+    def stream_usage(self, usage: Usage) -> bytes:
+        """Encode the last event, which has no choices."""
+        return sse.event(self._body([], usage_fields(usage)))
+
+    def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> Completion:
+        """Build the response's body."""
+        return self._body(
+            [
+                CompletionChoice(
+                    index=index,
+                    text=self._echoes[index] + choice.text,
+                    logprobs=self._logprob_fields(choice.scored),
+                    finish_reason=choice.reason,
+                )
+                for index, choice in enumerate(choices)
+            ],
+            usage_fields(usage),
+        )
+
+    def _body(self, choices: list[CompletionChoice], usage: UsageFields | UnsetType | None) -> Completion:
+        return Completion(
+            id=self._head.id,
+            created=self._head.created_s,
+            model=self._head.model,
+            choices=choices,
+            usage=usage,
+            system_fingerprint=self._head.system_fingerprint,
+        )
+
+    def _logprob_fields(self, scored: Sequence[ScoredToken]) -> CompletionLogprobs | None:
+        if self._num_logprobs is None:
+            return None
+        tops = [{self._text(top): logprob for top, logprob in token.logprobs.top} for token in scored]
+        return CompletionLogprobs(
+            tokens=[self._text(token.logprobs.token_id) for token in scored],
+            token_logprobs=[token.logprobs.logprob for token in scored],
+            top_logprobs=tops if self._num_logprobs else None,
+            text_offset=[token.start for token in scored],
+        )
+
+    def _text(self, token_id: int) -> str:
+        return token_text(self._token_bytes(token_id))

@@ -1,0 +1,22 @@
+"""Limits of the HTTP service, parsed once and frozen."""
+
+import msgspec
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the gateway takes, and for how long."""
+
+    max_body_bytes: int = 8 * 1024 * 1024
+    """About 2 million tokens of English: more than any context served here."""
+    max_pending_prompts: int = 1024
+    """Most prompts that wait for the tokenising thread (the engine's own queue has the same default)."""
+    max_pending_prompt_bytes: int = 64 * 1024 * 1024
+    """Eight of the largest bodies; bounds memory when long prompts arrive together."""
+    default_chat_max_tokens: int = 4096
+    """Tokens of an answer when a chat request names no limit, as far as the context has room."""
+    default_completion_max_tokens: int = 16
+    """OpenAI's default for text completions."""
+    slow_reader_timeout_s: float = 30.0
+    """A reader that takes nothing for so long, its socket buffers full, is cut off and its request cancelled."""
+    allow_origins: tuple[str, ...] = ()
+    """Web origins whose pages may call the service (CORS); empty = none, ("*",) = all."""

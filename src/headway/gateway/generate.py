@@ -1,0 +1,216 @@
+"""One generating call from the socket to the last byte: read, parse, admit, tokenise, submit, answer.
+
+What differs between chat and text completions is in `chat` and `completions`; this walk is the same for both.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from headway.core.errors import HeadwayError
+from headway.core.messages import EngineInfo
+from headway.core.request import Request
+from headway.gateway import admission
+from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, collect
+from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
+from headway.gateway.config import GatewayConfig
+from headway.gateway.edge import request_info
+from headway.gateway.gateway import Gateway
+from headway.gateway.generation import Generation
+from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
+from headway.gateway.response import Responder, SlowReader
+from headway.gateway.served import ServedModel, find_model
+from headway.wire import sse
+from headway.wire.options import GenerationOptions
+
+
+class Call(Protocol):
+    """What every generating call has."""
+
+    @property
+    def model(self) -> str | None:
+        """The model named, if any."""
+        ...
+
+    @property
+    def options(self) -> GenerationOptions:
+        """How to generate."""
+        ...
+
+
+C = TypeVar("C", bound=Call)
+
+
+class Endpoint(Protocol[C]):
+    """What differs between endpoints that generate."""
+
+    id_prefix: str
+    prompt_param: str
+
+    def parse(self, body: bytes) -> C:
+        """Parse a request's body; raises InvalidRequest."""
+        ...
+
+    def default_max_tokens(self, config: GatewayConfig) -> int:
+        """Return the limit per choice when the request names none."""
+        ...
+
+    def tokenise(self, call: C, served: ServedModel, info: EngineInfo) -> tuple[tuple[int, ...], ...]:
+        """Return every prompt's token ids; runs on the tokenising thread; raises InvalidRequest."""
+        ...
+
+    def answer(
+        self, call: C, head: AnswerHead, prompts: Sequence[tuple[int, ...]], token_bytes: TokenBytes
+    ) -> Answer:
+        """Return the writer of the response."""
+        ...
+
+
+class Generate(Generic[C]):
+    """The ASGI application of a generating endpoint."""
+
+    def __init__(self, gateway: Gateway, endpoint: Endpoint[C]) -> None:
+        self._gateway = gateway
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call; raises HeadwayError when nothing has been sent yet."""
+        gateway, info = self._gateway, request_info(scope)
+        body = await read_body(scope, receive, gateway.config.max_body_bytes)
+        call = self._endpoint.parse(body)
+        served = find_model(gateway.models, call.model)
+        record = info.record = RequestRecord(
+            request_id=info.request_id,
+            model=served.name,
+            arrival_ns=info.arrival_ns,
+            clock=gateway.clock,
+            hook=gateway.hook,
+        )
+        responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s)
+        with gateway.count_active():
+            try:
+                async with ClientWatch(receive) as client:
+                    await self._serve(call, len(body), served, record, client, responder)
+            except (ClientGone, asyncio.CancelledError):
+                record.end("cancelled", status=CLIENT_CLOSED_STATUS)
+                raise
+            except HeadwayError as error:
+                record.end_with_error(error)
+                raise
+            except Exception:
+                record.end("error", status=500, error_code="internal_error")
+                raise
+
+    async def _serve(
+        self,
+        call: C,
+        num_bytes: int,
+        served: ServedModel,
+        record: RequestRecord,
+        client: ClientWatch,
+        responder: Responder,
+    ) -> None:
+        gateway = self._gateway
+        refusal = admission.refusal(served.engine.state, draining=gateway.draining)
+        if refusal is not None:
+            raise refusal
+        info = served.engine.info
+        admission.check_against_model(call.options, info)
+        job = partial(self._endpoint.tokenise, call, served, info)
+        prompts = await client.race(gateway.prompt_worker.submit_nowait(job, num_bytes))
+        head = AnswerHead(
+            id=self._endpoint.id_prefix + record.request_id,
+            created_s=int(gateway.wall_time_s()),
+            model=served.name,
+            system_fingerprint=info.system_fingerprint,
+            include_usage=call.options.include_usage,
+        )
+        answer = self._endpoint.answer(call, head, prompts, served.tokenizer.token_bytes)
+        generation = Generation(
+            engine=served.engine,
+            requests=self._requests(call.options, prompts, served, info, record),
+            new_text=partial(served.new_text, call.options.stop),
+            record=record,
+        )
+        try:
+            async with generation:
+                client.on_gone(generation.cancel)
+                if call.options.stream:
+                    await _stream(generation, answer, client, responder, head.include_usage)
+                else:
+                    await _whole(generation, answer, client, responder, len(prompts) * call.options.n)
+        except SlowReader:
+            record.end("cancelled", status=200, usage=generation.usage, error_code="slow_reader")
+            raise
+        except HeadwayError as error:
+            record.end_with_error(error, generation.usage)
+            if not responder.started:
+                raise
+            await responder.error(error)
+            return
+        if client.gone:
+            record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=generation.usage)
+            raise ClientGone
+        record.end(generation.outcome, status=200, usage=generation.usage)
+
+    def _requests(
+        self,
+        options: GenerationOptions,
+        prompts: Sequence[tuple[int, ...]],
+        served: ServedModel,
+        info: EngineInfo,
+        record: RequestRecord,
+    ) -> list[Request]:
+        """Build the engine's requests, one per prompt; raises ContextExceeded."""
+        default = self._endpoint.default_max_tokens(self._gateway.config)
+        stop_token_ids = options.stop_token_ids
+        if not options.ignore_eos:
+            stop_token_ids = tuple(dict.fromkeys((*served.tokenizer.eos_ids, *stop_token_ids)))
+        return [
+            Request(
+                request_id=f"{record.request_id}-{index}",
+                token_ids=token_ids,
+                sampling=msgspec.structs.replace(
+                    options.sampling,
+                    seed=secrets.randbits(64) if options.seed is None else options.seed,
+                ),
+                max_tokens=admission.resolve_max_tokens(
+                    len(token_ids),
+                    options.max_tokens,
+                    default,
+                    info.max_context,
+                    prompt_param=self._endpoint.prompt_param,
+                ),
+                n=options.n,
+                stop_token_ids=stop_token_ids,
+                arrival_ns=record.arrival_ns,
+            )
+            for index, token_ids in enumerate(prompts)
+        ]
+
+
+async def _stream(
+    generation: Generation, answer: Answer, client: ClientWatch, responder: Responder, include_usage: bool
+) -> None:
+    """Send events as steps bring them; the status goes out with the first step, so that refusals keep theirs."""
+    async for events in generation.events():
+        if not client.gone:
+            await responder.stream(answer.stream(events))
+    if not client.gone:
+        usage = answer.stream_usage(generation.usage) if include_usage else b""
+        await responder.stream_end(usage + sse.DONE)
+
+
+async def _whole(
+    generation: Generation, answer: Answer, client: ClientWatch, responder: Responder, num_choices: int
+) -> None:
+    choices = [CollectedChoice() for _ in range(num_choices)]
+    async for events in generation.events():
+        collect(choices, events)
+    if not client.gone:
+        await responder.json(200, answer.whole(choices, generation.usage))

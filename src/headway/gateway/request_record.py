@@ -1,0 +1,97 @@
+"""Times one request and tells the hook: first token, later tokens, and exactly one end. It knows no HTTP and no text.
+
+Intervals come from one injected monotonic clock; the engine's times share that clock's origin (one machine).
+"""
+
+from headway.core.clock import Clock
+from headway.core.errors import HeadwayError, RequestError, Unavailable
+from headway.core.events import FirstToken, Hook, Outcome, RequestEnded, TokensArrived
+from headway.core.messages import Finished, Usage
+
+CLIENT_CLOSED_STATUS = 499
+"""Nginx's status for a client that left before it was answered; never sent, only counted."""
+
+
+class RequestRecord:
+    """What happened to one request so far. `end` may be called more than once; only the first counts."""
+
+    def __init__(
+        self, *, request_id: str, model: str, arrival_ns: int, clock: Clock, hook: Hook | None
+    ) -> None:
+        self.request_id = request_id
+        self.model = model
+        self.arrival_ns = arrival_ns
+        self.outcome: Outcome | None = None
+        self.usage: Usage | None = None
+        self._clock = clock
+        self._hook = hook
+        self._first_ns: int | None = None
+        self._choice_ns: dict[int, tuple[int, int, int]] = {}  # choice → first ns, last ns, tokens
+        self._queue_ns: int | None = None
+        self._num_preemptions = 0
+
+    def note_tokens(self, choice: int, num_tokens: int) -> None:
+        """A step's tokens for one choice arrived just now."""
+        now_ns = self._clock.now_ns()
+        if self._first_ns is None:
+            self._first_ns = now_ns
+            self._emit(
+                FirstToken(request_id=self.request_id, model=self.model, ttft_ns=now_ns - self.arrival_ns)
+            )
+        first_ns, last_ns, total = self._choice_ns.get(choice, (now_ns, now_ns, 0))
+        if total and self._hook is not None:
+            self._emit(
+                TokensArrived(
+                    request_id=self.request_id,
+                    model=self.model,
+                    num_tokens=num_tokens,
+                    interval_ns=now_ns - last_ns,
+                )
+            )
+        self._choice_ns[choice] = (first_ns, now_ns, total + num_tokens)
+
+    def note_finished(self, finished: Finished) -> None:
+        """The engine ended a part of the request (one per prompt)."""
+        self._num_preemptions += finished.num_preemptions
+        if finished.queued_ns is not None and finished.first_scheduled_ns is not None:
+            waited_ns = max(0, finished.first_scheduled_ns - finished.queued_ns)
+            self._queue_ns = max(self._queue_ns or 0, waited_ns)
+
+    def end(
+        self, outcome: Outcome, *, status: int, usage: Usage | None = None, error_code: str | None = None
+    ) -> None:
+        """Say how it ended; later calls are ignored."""
+        if self.outcome is not None:
+            return
+        self.outcome, self.usage = outcome, usage
+        self._emit(
+            RequestEnded(
+                request_id=self.request_id,
+                model=self.model,
+                outcome=outcome,
+                status=status,
+                usage=usage,
+                ttft_ns=None if self._first_ns is None else self._first_ns - self.arrival_ns,
+                queue_ns=self._queue_ns,
+                tpot_ns=self._tpot_ns(),
+                e2e_ns=self._clock.now_ns() - self.arrival_ns,
+                num_preemptions=self._num_preemptions,
+                error_code=error_code,
+            )
+        )
+
+    def end_with_error(self, error: HeadwayError, usage: Usage | None = None) -> None:
+        """It failed, or was refused: a mistake of the caller or a limit of the server before the first token."""
+        refused = self._first_ns is None and isinstance(error, RequestError | Unavailable)
+        self.end("refused" if refused else "error", status=error.status, usage=usage, error_code=error.code)
+
+    def _tpot_ns(self) -> int | None:
+        """Time per output token of the longest choice: (last − first) / (n − 1)."""
+        if not self._choice_ns:
+            return None
+        first_ns, last_ns, total = max(self._choice_ns.values(), key=lambda choice: choice[2])
+        return (last_ns - first_ns) // (total - 1) if total > 1 else None
+
+    def _emit(self, event: FirstToken | TokensArrived | RequestEnded) -> None:
+        if self._hook is not None:
+            self._hook(event)

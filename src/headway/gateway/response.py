@@ -1,0 +1,75 @@
+"""Sends one response over ASGI: JSON at once, or a stream whose reader must keep up. It knows no content.
+
+The server waits in `send` while the socket's buffers are full (uvicorn: 64 KiB above the kernel's), so a slow reader holds
+up its own stream only; one that takes nothing for the time allowed is given up.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+from starlette.types import Send
+
+from headway.core.errors import HeadwayError
+from headway.wire import sse
+from headway.wire.errors import error_body, retry_after
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+class SlowReader(Exception):
+    """The client took nothing for too long; nothing more can be sent."""
+
+
+class Responder:
+    """One response. `started`: the status has been sent, so that it can no longer change."""
+
+    def __init__(self, send: Send, *, timeout_s: float) -> None:
+        self._send = send
+        self._timeout_s = timeout_s
+        self.started = False
+
+    async def json(self, status: int, value: object, headers: Headers = ()) -> None:
+        """Send a whole JSON response; raises SlowReader."""
+        await self.whole(status, b"application/json", msgspec.json.encode(value), headers)
+
+    async def whole(self, status: int, content_type: bytes, body: bytes, headers: Headers = ()) -> None:
+        """Send a whole response; raises SlowReader."""
+        length = str(len(body)).encode()
+        await self._start(status, [(b"content-type", content_type), (b"content-length", length), *headers])
+        await self._body(body, more=False)
+
+    async def error(self, error: HeadwayError) -> None:
+        """Send an error: as the response, or as the last event of a stream that began (without `[DONE]`)."""
+        if self.started:
+            await self._body(sse.event(error_body(error)), more=False)
+            return
+        headers = [(b"connection", b"close")] if error.status == 413 else []  # the body was not read
+        wait = retry_after(error)
+        if wait is not None:
+            headers.append((b"retry-after", wait.encode()))
+        await self.json(error.status, error_body(error), headers)
+
+    async def stream(self, data: bytes) -> None:
+        """Send events, after the headers if these are the first; raises SlowReader."""
+        if not self.started:
+            await self._start(200, sse.HEADERS)
+        if data:
+            await self._body(data, more=True)
+
+    async def stream_end(self, data: bytes) -> None:
+        """Send the last events and end the stream; raises SlowReader."""
+        if not self.started:
+            await self._start(200, sse.HEADERS)
+        await self._body(data, more=False)
+
+    async def _start(self, status: int, headers: Headers) -> None:
+        self.started = True
+        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    async def _body(self, data: bytes, *, more: bool) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            raise SlowReader from None

@@ -1,0 +1,90 @@
+"""A gateway over a fake engine, for tests of the HTTP service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from starlette.types import ASGIApp
+
+from headway.core.clock import ManualClock
+from headway.core.events import Event, RequestEnded
+from headway.engine.client import EngineClient
+from headway.gateway.app import create_app
+from headway.gateway.config import GatewayConfig
+from headway.gateway.gateway import Gateway, MetricsPage
+from headway.gateway.served import ChatTemplate, ServedModel, Tokenizer
+from support.asgi_client import Exchange
+from support.byte_text import ByteDetokenizer, ByteTokenizer, PlainTemplate, SimpleStopMatcher
+from support.fake_engine import FakeEngineClient, Script
+
+MODEL = "fake"
+
+
+@dataclass
+class Service:
+    """The application and everything a test may want to look at."""
+
+    app: ASGIApp
+    gateway: Gateway
+    engine: FakeEngineClient
+    clock: ManualClock
+    events: list[Event] = field(default_factory=list)
+
+    def post(
+        self, path: str, body: Mapping[str, object] | bytes, *, complete: bool = True, reads: bool = True
+    ) -> Exchange:
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        return Exchange(self.app, "POST", path, data, complete=complete, reads=reads)
+
+    def chat(self, *, reads: bool = True, content: str = "hi", **fields: object) -> Exchange:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": content}], **fields}
+        return self.post("/v1/chat/completions", body, reads=reads)
+
+    def complete(self, *, reads: bool = True, prompt: object = "hi", **fields: object) -> Exchange:
+        return self.post("/v1/completions", {"model": MODEL, "prompt": prompt, **fields}, reads=reads)
+
+    def get(self, path: str) -> Exchange:
+        return Exchange(self.app, "GET", path)
+
+    @property
+    def ended(self) -> list[RequestEnded]:
+        return [event for event in self.events if isinstance(event, RequestEnded)]
+
+
+def served(
+    engine: EngineClient,
+    *,
+    name: str = MODEL,
+    tokenizer: Tokenizer | None = None,
+    chat_template: ChatTemplate | None = None,
+) -> ServedModel:
+    return ServedModel(
+        name=name,
+        engine=engine,
+        tokenizer=tokenizer or ByteTokenizer(),
+        new_detokenizer=ByteDetokenizer,
+        new_stop_matcher=SimpleStopMatcher,
+        chat_template=chat_template or PlainTemplate(),
+        created_s=1_700_000_000,
+    )
+
+
+def service(
+    script: Script | None = None,
+    *,
+    config: GatewayConfig | None = None,
+    tokenizer: Tokenizer | None = None,
+    metrics: MetricsPage | None = None,
+) -> Service:
+    engine = FakeEngineClient(script=script)
+    clock = ManualClock(10_000_000_000)
+    events: list[Event] = []
+    gateway = Gateway(
+        {MODEL: served(engine, tokenizer=tokenizer)},
+        config=config or GatewayConfig(),
+        clock=clock,
+        wall_time_s=lambda: 1_800_000_000.5,
+        hook=events.append,
+        metrics=metrics,
+    )
+    return Service(create_app(gateway), gateway, engine, clock, events)
