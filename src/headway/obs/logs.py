@@ -1,0 +1,67 @@
+"""Logs to stderr: lines for people, or one JSON object a line for machines. It knows no request.
+
+Whatever a caller passes as `extra` (the request id, for one) is printed with the line, in both forms.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+import msgspec
+
+_OWN_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+"""What every record has; the rest was passed as `extra`."""
+
+
+def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
+    """Send every logger's lines of `level` and above to `stream` (None = stderr), replacing what was configured."""
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter() if json else PlainFormatter())
+    root = logging.getLogger()
+    for old in tuple(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)
+
+
+class PlainFormatter(logging.Formatter):
+    """`14:03:21.123 INFO headway.access: GET /v1/models 200 0.4 ms request_id=…`, a traceback below if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        extra = "".join(f" {name}={value}" for name, value in _extra(record).items() if value is not None)
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        # A message may hold what a caller sent: a line end in it must not begin a line that looks like another's.
+        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        line = f"{time} {record.levelname} {record.name}: {message}{extra}"
+        trace = _trace(self, record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time (RFC 3339, UTC), level, logger, message, `extra`, traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        fields: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra(record),
+        }
+        trace = _trace(self, record)
+        if trace:
+            fields["traceback"] = trace
+        return msgspec.json.encode(fields, enc_hook=str).decode()
+
+
+def _extra(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in record.__dict__.items() if name not in _OWN_FIELDS}
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    if record.exc_info and not record.exc_text:
+        record.exc_text = formatter.formatException(record.exc_info)
+    return record.exc_text or ""

@@ -1,0 +1,59 @@
+import io
+import logging
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from headway.obs import logs
+
+
+@pytest.fixture(autouse=True)
+def _root_logger_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def logged(*, json: bool, level: str = "INFO") -> str:
+    stream = io.StringIO()
+    logs.configure(level, json, stream)
+    log = logging.getLogger("headway.test")
+    log.debug("unseen")
+    log.info("took %d\nms", 5, extra={"request_id": "abc", "status": 200, "usage": None})
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("failed")
+    return stream.getvalue()
+
+
+def test_plain_lines_hold_what_was_passed_and_cannot_be_forged() -> None:
+    lines = logged(json=False).splitlines()
+    assert lines[0].partition(" ")[2] == "INFO headway.test: took 5\\nms request_id=abc status=200"
+    assert lines[1].partition(" ")[2] == "ERROR headway.test: failed"
+    assert lines[2].startswith("Traceback")
+    assert lines[-1] == "ValueError: broken"
+
+
+def test_json_is_one_object_a_line() -> None:
+    first, second = (msgspec.json.decode(line) for line in logged(json=True).splitlines())
+    assert first.pop("time").endswith("+00:00")
+    assert first == {
+        "level": "INFO",
+        "logger": "headway.test",
+        "message": "took 5\nms",
+        "request_id": "abc",
+        "status": 200,
+        "usage": None,
+    }
+    assert second["traceback"].endswith("ValueError: broken")
+
+
+def test_the_level_is_respected_and_an_earlier_configuration_replaced() -> None:
+    before = io.StringIO()
+    logs.configure("INFO", False, before)
+    assert "unseen" in logged(json=False, level="DEBUG")
+    assert before.getvalue() == ""
