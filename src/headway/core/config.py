@@ -24,6 +24,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How one model is run."""
 
     model: str
+    """The name under which it is served; a label here."""
+    model_path: str = ""
+    """The model file."""
     weights: WeightFormat = "int8"
     group_size: Literal[32, 64] = 32
     kv: KvFormat = "bf16"
