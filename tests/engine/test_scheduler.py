@@ -1,0 +1,217 @@
+"""The plan for hand-made views. What plans lead to over many steps: test_engine_scenarios, test_engine_properties."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from headway.core.config import SchedulerConfig
+from headway.engine.scheduler import plan
+from headway.engine.view import View
+from headway.kv.prefix_cache import BlockKey, PrefixChain
+
+BLOCK_SIZE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq:
+    """A sequence as a value."""
+
+    order: int
+    num_tokens: int
+    num_computed: int = 0
+    is_decoding: bool = False
+    table: Sequence[int] = ()
+    num_shared: int = 0
+    shares: bool = True
+    prompt_id: int = -1
+    keys: Sequence[BlockKey] = field(default=())
+
+
+def keys(prompt_id: int, num_tokens: int) -> Sequence[BlockKey]:
+    chain = PrefixChain((str(prompt_id), 0), BLOCK_SIZE)
+    chain.extend(array("i", range(num_tokens)), num_tokens)
+    return chain.keys
+
+
+def decoding(order: int, num_tokens: int, table: Sequence[int]) -> Seq:
+    return Seq(order=order, num_tokens=num_tokens, num_computed=num_tokens - 1, is_decoding=True, table=table)
+
+
+def prefilling(
+    order: int, num_tokens: int, num_computed: int = 0, prompt_id: int | None = None, shares: bool = True
+) -> Seq:
+    blocks = -(-num_tokens // BLOCK_SIZE)
+    return Seq(
+        order=order,
+        num_tokens=num_tokens,
+        num_computed=num_computed,
+        table=tuple(range(100 * order, 100 * order + blocks)),
+        num_shared=num_computed // BLOCK_SIZE,
+        shares=shares,
+        keys=keys(order if prompt_id is None else prompt_id, num_tokens),
+    )
+
+
+def waiting(order: int, num_tokens: int, prompt_id: int | None = None) -> Seq:
+    return Seq(
+        order=order, num_tokens=num_tokens, keys=keys(order if prompt_id is None else prompt_id, num_tokens)
+    )
+
+
+def view(
+    running: Sequence[Seq] = (),
+    queue: Sequence[Seq] = (),
+    *,
+    num_available: int = 100,
+    matches: Mapping[int, Sequence[int]] | None = None,
+    references: Mapping[int, int] | None = None,
+) -> View[Seq]:
+    held: dict[int, int] = {}
+    for sequence in running:
+        for block in sequence.table:
+            held[block] = held.get(block, 0) + 1
+    held.update(references or {})
+    return View(
+        running=running,
+        waiting=queue,
+        block_size=BLOCK_SIZE,
+        num_available=num_available,
+        references=lambda block: held.get(block, 0),
+        match=lambda sequence: (matches or {}).get(sequence.order, ()),
+    )
+
+
+def limits(max_prefill_tokens: int = 8, max_num_seqs: int = 8) -> SchedulerConfig:
+    return SchedulerConfig(max_prefill_tokens=max_prefill_tokens, max_num_seqs=max_num_seqs)
+
+
+def chunks(of: View[Seq], using: SchedulerConfig) -> list[tuple[int, int, bool]]:
+    return [(chunk.sequence.order, chunk.num_tokens, chunk.draws) for chunk in plan(of, using, 0).chunks]
+
+
+def test_nothing_to_do_is_an_empty_plan() -> None:
+    empty = plan(view(), limits(), 0)
+    assert (list(empty.chunks), list(empty.admitted), list(empty.preempted)) == ([], [], [])
+
+
+def test_decoding_comes_first_and_does_not_use_the_prefill_budget() -> None:
+    state = view([prefilling(0, 20), decoding(1, 6, (1, 2)), decoding(2, 6, (3, 4))])
+    assert chunks(state, limits(8)) == [(1, 1, True), (2, 1, True), (0, 8, False)]
+
+
+def test_the_budget_is_shared_in_order_of_arrival() -> None:
+    state = view([prefilling(1, 20), prefilling(0, 20, 15)], [waiting(2, 9)])
+    assert chunks(state, limits(16)) == [(0, 5, True), (1, 11, False)]
+    assert chunks(state, limits(30)) == [(0, 5, True), (1, 20, True), (2, 5, False)]
+
+
+def test_admission_stops_at_the_number_of_sequences() -> None:
+    state = view([decoding(0, 6, (1, 2))], [waiting(1, 2), waiting(2, 2), waiting(3, 2)])
+    assert [admission.sequence.order for admission in plan(state, limits(100, 3), 0).admitted] == [1, 2]
+
+
+def test_who_waits_for_memory_is_not_overtaken() -> None:
+    state = view(queue=[waiting(0, 4), waiting(1, 20), waiting(2, 4)], num_available=5)
+    assert [admission.sequence.order for admission in plan(state, limits(100), 0).admitted] == [0]
+
+
+def test_a_start_needs_blocks_for_all_tokens_at_once() -> None:
+    assert not plan(view(queue=[waiting(0, 40)], num_available=9), limits(4), 0).admitted
+    assert plan(view(queue=[waiting(0, 40)], num_available=10), limits(4), 0).admitted
+
+
+def test_cached_blocks_are_shared_and_their_tokens_not_computed() -> None:
+    state = view(queue=[waiting(0, 10)], matches={0: (7, 8)})
+    (admission,) = plan(state, limits(), 0).admitted
+    assert admission.shared == (7, 8)
+    assert chunks(state, limits()) == [(0, 2, True)]
+
+
+def test_a_cached_block_that_nobody_holds_counts_as_taken() -> None:
+    held, unheld = {7: 1, 8: 1}, {7: 1, 8: 0}
+    tight = {"queue": [waiting(0, 10)], "matches": {0: (7, 8)}, "num_available": 1}
+    assert plan(view(references=held, **tight), limits(), 0).admitted  # type: ignore[arg-type]
+    assert not plan(view(references=unheld, **tight), limits(), 0).admitted  # type: ignore[arg-type]
+
+
+def test_the_latest_arrival_is_preempted_when_decoding_needs_a_block() -> None:
+    state = view([decoding(0, 5, (1,)), decoding(1, 5, (2, 3)), prefilling(2, 8)], num_available=0)
+    result = plan(state, limits(), 0)
+    assert [sequence.order for sequence in result.preempted] == [2]
+    assert [chunk.sequence.order for chunk in result.chunks] == [0, 1]
+
+
+def test_it_preempts_itself_when_it_is_the_latest() -> None:
+    state = view([decoding(0, 6, (1, 2)), decoding(1, 5, (3,))], num_available=0)
+    result = plan(state, limits(), 0)
+    assert [sequence.order for sequence in result.preempted] == [1]
+    assert [chunk.sequence.order for chunk in result.chunks] == [0]
+
+
+def test_preempting_counts_only_blocks_that_nobody_else_holds() -> None:
+    running = [decoding(0, 9, (1, 2)), decoding(1, 7, (1, 3)), decoding(2, 7, (1, 4))]
+    result = plan(view(running, num_available=0), limits(), 0)
+    assert [sequence.order for sequence in result.preempted] == [2]
+    shared = [decoding(0, 9, (1, 2)), decoding(1, 7, (5, 6)), decoding(2, 7, (5, 6))]
+    result = plan(view(shared, num_available=0), limits(), 0)
+    assert [sequence.order for sequence in result.preempted] == [2, 1]
+    assert [chunk.sequence.order for chunk in result.chunks] == [0]
+
+
+def test_nobody_starts_in_a_step_that_preempts() -> None:
+    state = view([decoding(0, 5, (1,)), decoding(1, 6, (2, 3))], [waiting(2, 1)], num_available=0)
+    result = plan(state, limits(), 0)
+    assert result.preempted
+    assert not result.admitted
+
+
+def test_a_block_that_is_being_computed_is_waited_for_and_others_pass() -> None:
+    state = view([prefilling(0, 40, 4)], [waiting(1, 40, prompt_id=0), waiting(2, 3)], matches={1: (0,)})
+    result = plan(state, limits(100), 0)
+    assert [admission.sequence.order for admission in result.admitted] == [2]
+
+
+def test_equal_prompts_that_arrive_together_start_one_after_another() -> None:
+    state = view(queue=[waiting(0, 10), waiting(1, 10, prompt_id=0), waiting(2, 10, prompt_id=0)])
+    assert [admission.sequence.order for admission in plan(state, limits(100), 0).admitted] == [0]
+
+
+def test_prompts_without_a_whole_shareable_block_do_not_wait() -> None:
+    state = view(queue=[waiting(0, 4), waiting(1, 4, prompt_id=0)])
+    assert [admission.sequence.order for admission in plan(state, limits(100), 0).admitted] == [0, 1]
+
+
+def test_who_has_the_computed_blocks_goes_on_though_the_other_still_computes() -> None:
+    state = view([prefilling(0, 40, 8)], [waiting(1, 10, prompt_id=0)], matches={1: (0, 1)})
+    assert [admission.sequence.order for admission in plan(state, limits(100), 0).admitted] == [1]
+
+
+def test_nobody_waits_for_blocks_that_will_not_be_shared() -> None:
+    state = view([prefilling(0, 40, shares=False)], [waiting(1, 40, prompt_id=0)])
+    assert [admission.sequence.order for admission in plan(state, limits(100), 0).admitted] == [1]
+
+
+def test_the_computing_one_inherits_the_waiters_urgency() -> None:
+    state = view([prefilling(2, 40), prefilling(5, 40)], [waiting(1, 40, prompt_id=5)])
+    assert chunks(state, limits(8)) == [(5, 8, False)]
+    without = view([prefilling(2, 40), prefilling(5, 40)], [waiting(1, 40)])
+    assert chunks(without, limits(8)) == [(2, 8, False)]
+
+
+def test_inherited_urgency_protects_from_preemption() -> None:
+    running = [decoding(2, 5, (1,)), decoding(3, 5, (2, 3)), prefilling(4, 8)]
+    result = plan(view(running, [waiting(1, 8, prompt_id=4)], num_available=0), limits(), 0)
+    assert [sequence.order for sequence in result.preempted] == [3]
+
+
+def test_planning_twice_gives_the_same() -> None:
+    state = view([decoding(0, 5, (1,)), prefilling(1, 9)], [waiting(2, 3), waiting(3, 50)], num_available=3)
+    assert plan(state, limits(), 0) == plan(state, limits(), 0)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 8])
+def test_a_step_never_carries_more_prompt_than_the_budget(budget: int) -> None:
+    state = view([prefilling(0, 20, 18), prefilling(1, 9)], [waiting(2, 3), waiting(3, 3)])
+    assert sum(num_tokens for _, num_tokens, _ in chunks(state, limits(budget))) == budget
