@@ -9,5 +9,8 @@ int main(int argc, char** argv) {
   test_sampling_row(checks);
   test_sampling_filters(checks);
   test_sampling_draw(checks);
+  test_tensor_types(checks);
+  test_worker_pool(checks);
+  test_kernels(checks);
   return checks.finish();
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "exp_log.h"
+#include "platform/platform.h"
 #include "prefix_select.h"
 #include "rng.h"
 
@@ -16,7 +17,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr std::int32_t kChunk = 64;  // tokens per partial sum: fixed, because it fixes the order of summation
 
-// NaN -> -infinity, +infinity -> the largest float, -0 -> +0, so that order and equality are those of the numbers.
+// NaN -> -infinity, +infinity -> the largest float, -0 and subnormals -> +0, so that order and equality are those of the numbers.
 float clean(float logit) {
   if (!(logit == logit)) return -kInfinity;
   return std::min(logit, kLargest) + 0.0F;
@@ -267,6 +268,7 @@ void sample_row(const float* logits, std::int32_t vocab_size, const SamplingRow&
   result.top.clear();
   result.status = SampleStatus::kInvalidRow;
   if (sampling_row_error(row, vocab_size) != nullptr) return;
+  const FloatModeScope float_mode;  // or subnormal numbers would mean what the calling thread chose
 
   result.status = SampleStatus::kNoToken;
   copy_clean(logits, vocab_size, scratch.logits);

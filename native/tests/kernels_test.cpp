@@ -1,0 +1,275 @@
+// Every instruction set's kernels against plain double arithmetic, and each row alone against the same row among others.
+#include "../src/kernels/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "../src/kv_cache.h"
+#include "../src/packed_matrix.h"
+#include "areas.h"
+#include "model_support.h"
+#include "sampling_support.h"
+
+namespace headway::test {
+namespace {
+
+std::vector<const Kernels*> available_kernels() {
+  std::vector<const Kernels*> kernels;
+  for (const std::string& isa : available_isas()) kernels.push_back(&tiny_model({.isa = isa})->kernels());
+  return kernels;
+}
+
+// Rows of activations in both forms, with padding.
+struct Rows {
+  std::int64_t stride, scale_stride;
+  std::vector<float> values;
+  std::vector<std::int8_t> quantized;
+  std::vector<float> scales;
+  std::vector<std::int32_t> corrections;
+
+  Rows(const Kernels& kernels, const std::vector<std::vector<float>>& rows, int group_size) {
+    stride = round_up(static_cast<std::int64_t>(rows[0].size()), kRowAlign);
+    scale_stride = stride / 32;
+    values.assign(rows.size() * stride, 0.0F);
+    quantized.assign(rows.size() * stride, 0);
+    scales.assign(rows.size() * scale_stride, 0.0F);
+    corrections.assign(rows.size() * scale_stride, 0);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      std::copy(rows[r].begin(), rows[r].end(), values.begin() + static_cast<std::ptrdiff_t>(r * stride));
+      kernels.quantize(values.data() + r * stride, static_cast<int>(stride), group_size,
+                       {quantized.data() + r * stride, scales.data() + r * scale_stride,
+                        corrections.data() + r * scale_stride});
+    }
+  }
+
+  ActivationRows view(std::size_t first = 0) const {
+    return {values.data() + first * stride,        quantized.data() + first * stride, scales.data() + first * scale_stride,
+            corrections.data() + first * scale_stride, stride,                         scale_stride};
+  }
+};
+
+struct Packed {
+  PackedMatrix matrix;
+  std::vector<std::uint8_t> data;
+
+  // weights: (rows, columns)
+  Packed(PackFormat format, std::int64_t rows, std::int64_t columns, const std::vector<float>& weights) {
+    matrix = {format, rows, columns, nullptr};
+    data.resize(static_cast<std::size_t>(matrix.num_bytes()));
+    matrix.data = data.data();
+    std::vector<float> buffer;
+    for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
+      pack_tile(matrix, tile, TensorType::kF32, reinterpret_cast<const std::uint8_t*>(weights.data()), buffer);
+    }
+  }
+};
+
+void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, const std::vector<std::vector<float>>& x) {
+  const PackedMatrix& matrix = packed.matrix;
+  const bool int8 = matrix.format.weights == WeightFormat::kInt8;
+  const auto matmul = int8 ? kernels.matmul_int8 : kernels.matmul_bf16;
+  const Rows rows(kernels, x, matrix.format.group_size);
+  const int num_rows = static_cast<int>(x.size());
+  std::vector<float> weights(static_cast<std::size_t>(matrix.columns));
+  for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
+    std::vector<float> y(x.size() * kTileColumns, 7.0F), alone(kTileColumns), twice;
+    matmul(matrix.tile(tile), rows.view(), num_rows, y.data(), kTileColumns, false);
+    for (int r = 0; r < num_rows; ++r) {  // batch invariance: the same bits
+      matmul(matrix.tile(tile), rows.view(static_cast<std::size_t>(r)), 1, alone.data(), kTileColumns, false);
+      CHECK(std::equal(alone.begin(), alone.end(), y.begin() + r * kTileColumns));
+    }
+    twice = y;
+    matmul(matrix.tile(tile), rows.view(), num_rows, twice.data(), kTileColumns, true);
+    for (std::size_t i = 0; i < y.size(); ++i) CHECK_EQ(twice[i], y[i] + y[i]);
+    for (int column = 0; column < kTileColumns; ++column) {
+      const std::int64_t row_of_weights = tile * kTileColumns + column;
+      if (row_of_weights < matrix.rows) {
+        unpack_row(matrix, row_of_weights, weights.data());
+      } else {
+        std::fill(weights.begin(), weights.end(), 0.0F);
+      }
+      for (int r = 0; r < num_rows; ++r) {
+        double exact = 0.0, magnitude = 0.0;
+        for (std::int64_t k = 0; k < matrix.columns; ++k) {
+          const double a = int8 ? double{rows.scales[r * rows.scale_stride + k / matrix.format.group_size]} *
+                                      rows.quantized[r * rows.stride + k]
+                                : double{x[r][k]};
+          exact += a * double{weights[k]};
+          magnitude += std::abs(a * double{weights[k]});
+        }
+        CHECK_NEAR(y[r * kTileColumns + column], exact, 1e-5 * magnitude + 1e-30);
+      }
+    }
+  }
+}
+
+void test_matmuls(Checks& checks, const Kernels& kernels) {
+  const std::string isa = kernels.name;
+  const std::int64_t num_weight_rows = 45, k = 160;  // a tile and a part; K fills no group of 64
+  for (const auto& [weights, group] : {std::pair{WeightFormat::kInt8, 32}, {WeightFormat::kInt8, 64}, {WeightFormat::kBF16, 32}}) {
+    const PackFormat format{weights, group, kernels.weight_bias};
+    const std::string name = "kernels: " + isa + (weights == WeightFormat::kInt8 ? " int8 group " + std::to_string(group) : " bf16");
+    checks.run(name + " product, for every number of rows", [&] {
+      const Packed packed(format, num_weight_rows, k, random_logits(static_cast<std::int32_t>(num_weight_rows * k), 1.0F, 5));
+      for (std::size_t num_rows = 1; num_rows <= 17; ++num_rows) {
+        std::vector<std::vector<float>> x;
+        for (std::size_t r = 0; r < num_rows; ++r) x.push_back(random_logits(static_cast<std::int32_t>(k), 3.0F, 100 + r));
+        check_matmul(checks, kernels, packed, x);
+      }
+    });
+    checks.run(name + " product of extremes does not saturate", [&] {
+      for (const float sign : {1.0F, -1.0F}) {
+        const Packed packed(format, 32, 64, std::vector<float>(32 * 64, 127.0F * sign));
+        check_matmul(checks, kernels, packed, {std::vector<float>(64, 127.0F), std::vector<float>(64, -127.0F)});
+      }
+    });
+    checks.run(name + " product with zeros", [&] {
+      const Packed packed(format, 32, 64, std::vector<float>(32 * 64, 0.0F));
+      check_matmul(checks, kernels, packed, {std::vector<float>(64, 1.0F), std::vector<float>(64, 0.0F)});
+    });
+  }
+}
+
+void test_row_kernels(Checks& checks, const Kernels& kernels) {
+  const std::string name = std::string("kernels: ") + kernels.name;
+  checks.run(name + " quantises within half a step, symmetrically", [&] {
+    for (const int group : {32, 64}) {
+      std::vector<float> x = random_logits(192, 4.0F, 8);
+      std::fill(x.begin() + 64, x.begin() + 128, 0.0F);
+      const Rows rows(kernels, {x}, group);
+      for (int i = 0; i < 192; ++i) {
+        const int value = rows.quantized[i];
+        CHECK(value >= -127 && value <= 127);
+        CHECK_NEAR(value * double{rows.scales[i / group]}, x[i], 0.5001 * double{rows.scales[i / group]});
+      }
+      for (int g = 0; g < 192 / group; ++g) {
+        int sum = 0, largest = 0;
+        for (int i = 0; i < group; ++i) {
+          sum += rows.quantized[g * group + i];
+          largest = std::max(largest, std::abs(int{rows.quantized[g * group + i]}));
+        }
+        CHECK_EQ(rows.corrections[g], -kernels.weight_bias * sum);
+        CHECK_EQ(largest, rows.scales[g] == 0.0F ? 0 : 127);
+      }
+    }
+  });
+
+  checks.run(name + " root-mean-square norm", [&] {
+    for (const int size : {64, 96, 100, 576}) {
+      const auto padded = static_cast<std::size_t>(round_up(size, kRowAlign));
+      std::vector<float> x = random_logits(size, 3.0F, 1), weight = random_logits(size, 2.0F, 2), out(padded, 9.0F);
+      x.resize(padded, 0.0F);
+      weight.resize(padded, 0.0F);
+      kernels.rms_norm(x.data(), weight.data(), size, 1e-5F, out.data());
+      double squares = 0.0;
+      for (int i = 0; i < size; ++i) squares += double{x[i]} * double{x[i]};
+      const double scale = 1.0 / std::sqrt(squares / size + 1e-5);
+      for (int i = 0; i < size; ++i) CHECK_NEAR(out[i], x[i] * scale * weight[i], 2e-6 * std::abs(x[i] * scale * weight[i]));
+      for (std::size_t i = size; i < padded; ++i) CHECK_EQ(out[i], 0.0F);
+    }
+  });
+
+  checks.run(name + " gated product, also far out", [&] {
+    std::vector<float> gate = random_logits(64, 10.0F, 3), up = random_logits(64, 2.0F, 4), out(64);
+    gate[0] = 100.0F;
+    gate[1] = -100.0F;
+    gate[2] = 1e30F;
+    gate[3] = -1e30F;
+    gate[4] = 0.0F;
+    kernels.silu_multiply(gate.data(), up.data(), 64, out.data());
+    for (int i = 0; i < 64; ++i) {
+      const double exact = double{gate[i]} / (1.0 + std::exp(-double{gate[i]})) * double{up[i]};
+      CHECK_NEAR(out[i], exact, 2e-6 * std::abs(exact) + 1e-7);
+    }
+  });
+}
+
+// One head's span against a plain softmax over what the cache holds.
+void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int head_dim, int num_positions) {
+  ModelShape shape = tiny_shape();
+  shape.head_dim = head_dim;
+  shape.rope_dim = head_dim;
+  const auto model = std::make_shared<Model>(shape, "int8", 32, "portable", 1);
+  KvCache cache(model, kSpanBlocks, kBlockTokens, kv);
+  std::vector<std::vector<float>> keys, values;
+  std::vector<const std::uint8_t*> blocks;
+  for (int block = 0; block < kSpanBlocks; ++block) blocks.push_back(cache.head_part(block, 1, 1));
+  for (int position = 0; position < num_positions; ++position) {
+    keys.push_back(random_logits(head_dim, 1.0F, 500 + position));
+    values.push_back(random_logits(head_dim, 1.0F, 5000 + position));
+    cache.store(cache.head_part(position / kBlockTokens, 1, 1), position % kBlockTokens, keys.back().data(), values.back().data());
+  }
+  const int num_rows = std::min(7, num_positions);
+  std::vector<float> queries, scores(static_cast<std::size_t>(num_rows) * kSpanTokens), max(num_rows), sum(num_rows);
+  std::vector<float> output(static_cast<std::size_t>(num_rows) * head_dim);
+  std::vector<std::int32_t> limits;
+  for (int r = 0; r < num_rows; ++r) {
+    const std::vector<float> query = random_logits(head_dim, 1.0F, 50 + r);
+    queries.insert(queries.end(), query.begin(), query.end());
+    limits.push_back(num_positions - num_rows + 1 + r);
+  }
+  const bool int8 = cache.int8();
+  kernels.attention_span({blocks.data(), queries.data(), limits.data(), num_rows, head_dim, int8, scores.data(), max.data(),
+                          sum.data(), output.data()});
+  const double tolerance = int8 ? 0.03 : 0.02;  // of the cache's format, for values within [-1, 1]
+  for (int r = 0; r < num_rows; ++r) {
+    double total = 0.0;
+    std::vector<double> exact(static_cast<std::size_t>(head_dim), 0.0);
+    for (int position = 0; position < limits[r]; ++position) {
+      double score = 0.0;
+      for (int d = 0; d < head_dim; ++d) score += double{queries[r * head_dim + d]} * double{keys[position][d]};
+      total += std::exp2(score);
+      for (int d = 0; d < head_dim; ++d) exact[d] += std::exp2(score) * double{values[position][d]};
+    }
+    for (int d = 0; d < head_dim; ++d) CHECK_NEAR(output[r * head_dim + d] / sum[r], exact[d] / total, tolerance);
+    std::vector<float> alone_output(static_cast<std::size_t>(head_dim));
+    float alone_max = 0.0F, alone_sum = 0.0F;
+    kernels.attention_span({blocks.data(), queries.data() + r * head_dim, limits.data() + r, 1, head_dim, int8, scores.data(),
+                            &alone_max, &alone_sum, alone_output.data()});
+    CHECK_EQ(alone_max, max[r]);
+    CHECK_EQ(alone_sum, sum[r]);
+    CHECK(std::equal(alone_output.begin(), alone_output.end(), output.begin() + r * head_dim));
+  }
+}
+
+void test_attention(Checks& checks, const Kernels& kernels) {
+  const std::string name = std::string("kernels: ") + kernels.name;
+  for (const char* kv : {"bf16", "int8"}) {
+    checks.run(name + " attention over a span, kv " + kv, [&] {
+      for (const int head_dim : {16, 64, 80, 128}) {
+        for (const int num_positions : {1, 15, 16, 17, 33, 256}) check_attention(checks, kernels, kv, head_dim, num_positions);
+      }
+    });
+  }
+
+  checks.run(name + " merges partials as if they were one", [&] {
+    constexpr int kHeadDim = 16;
+    std::vector<float> a = random_logits(kHeadDim, 1.0F, 1), b = random_logits(kHeadDim, 1.0F, 2), total(kHeadDim);
+    for (const float later_max : {-3.0F, 2.0F, 9.0F, -200.0F, 200.0F}) {
+      float max = 0.0F, sum = 0.0F;
+      kernels.attention_merge(true, kHeadDim, a.data(), 2.0F, 3.0F, total.data(), &max, &sum);
+      CHECK(total == a && max == 2.0F && sum == 3.0F);
+      kernels.attention_merge(false, kHeadDim, b.data(), later_max, 5.0F, total.data(), &max, &sum);
+      const double top = std::max(2.0, double{later_max});
+      const double old_factor = std::exp2(2.0 - top), new_factor = std::exp2(double{later_max} - top);
+      CHECK_EQ(max, static_cast<float>(top));
+      CHECK_NEAR(sum, 3.0 * old_factor + 5.0 * new_factor, 1e-5);
+      for (int d = 0; d < kHeadDim; ++d) CHECK_NEAR(total[d], a[d] * old_factor + b[d] * new_factor, 1e-6);
+    }
+  });
+}
+
+}  // namespace
+
+void test_kernels(Checks& checks) {
+  const FloatModeScope float_mode;  // as on the workers
+  for (const Kernels* kernels : available_kernels()) {
+    test_matmuls(checks, *kernels);
+    test_row_kernels(checks, *kernels);
+    test_attention(checks, *kernels);
+  }
+}
+
+}  // namespace headway::test
