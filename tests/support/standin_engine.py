@@ -5,6 +5,7 @@ without work until it is cancelled, so that a test can hold it in mid-stream.
 """
 
 import os
+import signal
 import sys
 from dataclasses import dataclass, field
 
@@ -143,6 +144,10 @@ class StandinEngine:
         self._finished.append(Finished(request_id=running.request.request_id, usage=usage, error=error))
 
 
+def set_up_logging(level: str, json: bool) -> None:
+    print(f"log level {level}, json {json}", file=sys.stderr)
+
+
 def build(config: EngineConfig, clock: Clock) -> StandinEngine:
     """The engine factory; the model's name chooses how it fails."""
     del clock
@@ -152,4 +157,6 @@ def build(config: EngineConfig, clock: Clock) -> StandinEngine:
         raise RuntimeError("a bug, asked for by a test")
     if config.model == "exit":
         os._exit(9)
+    if config.model == "slow":
+        signal.pause()
     return StandinEngine(config)

@@ -12,7 +12,7 @@ This file knows buffering and the end of a connection; it knows no request and n
 import asyncio
 import select
 import socket
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -174,8 +174,7 @@ class GatewayChannel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from asyncio's
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
