@@ -14,9 +14,9 @@ from headway.core.config import EngineConfig
 from headway.core.errors import EngineUnavailable
 from headway.core.events import Hook
 from headway.core.messages import FromEngine, Ready, StepOutputs, ToEngine
+from headway.engine.link import Link, Receiver
 from headway.engine.service import EngineFactory, StepEngine, build_or_explain
-from headway.engine.supervisor import Link, Sleep, SupervisedEngineClient
-from headway.engine.transport import Receiver
+from headway.engine.supervisor import Sleep, SupervisedEngineClient
 
 
 class InlineEngineClient(SupervisedEngineClient):

@@ -10,7 +10,7 @@ and another engine is started after a back-off (`lifecycle.Backoff`) until the c
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 from headway.core.clock import NS_PER_S, Clock
 from headway.core.errors import (
@@ -21,13 +21,13 @@ from headway.core.errors import (
     error_from_code,
 )
 from headway.core.events import EngineStateChanged, EngineStepped, Event, Hook
-from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, Ready, StepOutputs, Submit, ToEngine
+from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, Ready, StepOutputs, Submit
 from headway.core.request import Request
 from headway.engine.client import EngineState
 from headway.engine.frames import FromWorker
 from headway.engine.lifecycle import Backoff, move
+from headway.engine.link import Launcher, Link
 from headway.engine.request_table import RequestStream, RequestTable
-from headway.engine.transport import Receiver
 
 logger = logging.getLogger(__name__)
 
@@ -35,26 +35,6 @@ Sleep = Callable[[float], Awaitable[None]]
 
 LOADING_RETRY_S = 1.0
 """What a refused caller is told while a model loads: about the load time of a small one."""
-
-
-class Link(Protocol):
-    """A connection to one engine."""
-
-    def send(self, message: ToEngine) -> None:
-        """Send without blocking. Raises QueueFull or PayloadTooLarge for a Submit that does not fit the buffer."""
-        ...
-
-    async def stop(self) -> str:
-        """End the engine if it has not ended, within a bound, free all it held; return how it ended, for people."""
-        ...
-
-
-class Launcher(Protocol):
-    """Starts engines."""
-
-    async def launch(self, receiver: Receiver) -> Link:
-        """Start an engine; `Ready` or `StartFailed`, then everything else, goes to `receiver`. Raises HeadwayError."""
-        ...
 
 
 class _Session:
@@ -161,13 +141,13 @@ class SupervisedEngineClient:
         self._supervisor = asyncio.create_task(self._supervise(), name=f"engine of {self._model}")
 
     async def drain(self, timeout_s: float) -> bool:
-        """See `EngineClient`. Idempotent; an engine that is down is not started again."""
+        """See `EngineClient`. Idempotent; an engine that is not ready is ended at once."""
         state_before = self._state
         if state_before not in ("draining", "closed"):
             self._change("draining", "it takes no new requests and finishes what runs")
             if state_before == "ready" and self._link is not None:
                 self._link.send(Drain())
-            elif state_before == "restarting":
+            else:
                 await self._end_engine()
         try:
             async with asyncio.timeout(timeout_s):
@@ -201,8 +181,8 @@ class SupervisedEngineClient:
     async def _launch(self) -> None:
         session = self._session = _Session(self)
         self._link = await self._launcher.launch(session)
-        result = await session.started
-        if self._is("draining", "closed"):
+        result = await session.started if self._is("starting", "restarting") else None
+        if result is None or self._is("draining", "closed"):
             raise Draining("The server is shutting down.")
         if isinstance(result, HeadwayError):
             raise result
@@ -271,6 +251,7 @@ class SupervisedEngineClient:
         if self._is("ready"):
             uptime_s = (self._clock.now_ns() - self._ready_at_ns) / NS_PER_S
             self._note_failure(reason, uptime_s)
+            self._stats = EngineStats()  # the next engine counts from zero
         if self._is("restarting", "draining"):
             self._end_requests(EngineDied("The engine ended while the request ran; send it again."))
 

@@ -15,9 +15,10 @@ from headway.core.clock import Clock
 from headway.core.config import EngineConfig
 from headway.core.events import Hook
 from headway.core.messages import ToEngine
+from headway.engine.link import Link, Receiver
 from headway.engine.service import EngineFactory, StepEngine, run_engine
-from headway.engine.supervisor import Link, Sleep, SupervisedEngineClient
-from headway.engine.transport import EngineChannel, GatewayChannel, Receiver
+from headway.engine.supervisor import Sleep, SupervisedEngineClient
+from headway.engine.transport import EngineChannel, GatewayChannel
 
 STOP_TIMEOUT_S = 5.0
 """As for a process; a thread cannot be killed, so beyond this it is left behind and logged."""

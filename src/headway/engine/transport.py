@@ -12,7 +12,7 @@ This file knows buffering and the end of a connection; it knows no request and n
 import asyncio
 import select
 import socket
-from typing import Protocol, cast
+from typing import cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ from headway.engine.frames import (
     FromWorker,
     ToWorker,
 )
+from headway.engine.link import Receiver
 
 MAX_UNREAD_BYTES = MAX_FRAME_BYTES + 4
 """What may wait for the engine to read: the largest frame always fits when nothing else waits."""
@@ -118,18 +119,6 @@ class EngineChannel:
         except OSError:  # the gateway is gone: what it did not read has no reader
             self._ended = True
         del self._backlog[:sent]
-
-
-class Receiver(Protocol):
-    """Takes what comes from an engine, on the event loop's thread."""
-
-    def message_received(self, message: FromWorker) -> None:
-        """Take one message."""
-        ...
-
-    def connection_lost(self, reason: str) -> None:
-        """Learn, exactly once, that nothing more will come."""
-        ...
 
 
 class GatewayChannel(asyncio.Protocol):
