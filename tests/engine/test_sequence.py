@@ -125,6 +125,7 @@ def test_truncate_forgets_the_keys_of_lost_blocks() -> None:
 def test_preemption_keeps_every_token_and_names_the_blocks_to_find_again() -> None:
     sequence = in_state(State.DECODE)
     sequence.advance(1, [7, 8])
+    sequence.num_shared = 1
     sequence.preempt()
     assert list(sequence.tokens) == [0, 1, 2, 3, 4, 9, 7, 8]
     assert (sequence.num_computed, sequence.num_shared, len(sequence.keys)) == (0, 0, 2)
