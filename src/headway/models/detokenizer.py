@@ -1,0 +1,39 @@
+"""Token ids to text as they arrive, byte-exact: a character is given out when its last byte is there.
+
+Whatever the split of the ids, the text is the same as `bytes.decode(errors="replace")` of all their bytes. It knows no
+stop strings (`stop_strings`), no tokenizer internals and no sockets.
+"""
+
+import codecs
+from typing import Protocol
+
+
+class TokenBytes(Protocol):
+    """What a detokenizer needs to know of a tokenizer."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the bytes a token stands for."""
+        ...
+
+    def is_special(self, token_id: int) -> bool:
+        """Return whether a token is control rather than text."""
+        ...
+
+
+class Detokenizer:
+    """The text of one sequence. `skip_special`: special tokens give no text, otherwise their name."""
+
+    def __init__(self, tokenizer: TokenBytes, *, skip_special: bool = True) -> None:
+        self._tokenizer = tokenizer
+        self._skip_special = skip_special
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """Take a token and return the text that is certain now; raises IndexError for an unknown id."""
+        if self._skip_special and self._tokenizer.is_special(token_id):
+            return ""
+        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def flush(self) -> str:
+        """Return what is left when no more tokens come: U+FFFD for a character that stayed incomplete, else ""."""
+        return self._decoder.decode(b"", final=True)
