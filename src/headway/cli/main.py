@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 a bug of ours (with a traceback), 2 the user can mend it (
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headway import __version__
 from headway.cli import chat, models, pull, serve
@@ -15,6 +16,9 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 _SUBCOMMANDS = (serve, chat, pull, models)
+
+if TYPE_CHECKING:  # generic for type checkers only
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse names it no other way
 
 
 def build_parser() -> argparse.ArgumentParser:

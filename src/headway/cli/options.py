@@ -43,7 +43,10 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="weights and activations per scale in int8: 32 is more exact (default: %(default)s)",
     )
     group.add_argument(
-        "--kv", choices=get_args(KvFormat), default=_ENGINE.kv, help="format of the KV cache (default: %(default)s)"
+        "--kv",
+        choices=get_args(KvFormat),
+        default=_ENGINE.kv,
+        help="format of the KV cache (default: %(default)s)",
     )
     group.add_argument(
         "--kv-memory",
@@ -117,10 +120,11 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def engine_config(args: argparse.Namespace, model: str) -> EngineConfig:
+def engine_config(args: argparse.Namespace, model: str, model_path: str) -> EngineConfig:
     """Build the engine's settings from parsed options; scheduling options may be absent."""
     return EngineConfig(
         model=model,
+        model_path=model_path,
         weights=args.weights,
         group_size=args.group_size,
         kv=args.kv,

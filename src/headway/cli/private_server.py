@@ -1,0 +1,83 @@
+"""A service for this process alone: on a Unix socket in a private folder, on an event loop in a thread of its own."""
+
+import asyncio
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from headway.cli.service import running_service
+from headway.core.config import EngineConfig
+from headway.gateway.config import GatewayConfig
+
+
+@contextmanager
+def private_server(config: EngineConfig, log_level: str, log_json: bool) -> Iterator[Path]:
+    """Serve `config` while the context lasts; yield the socket's path. Raises what keeps the engine from starting."""
+    with tempfile.TemporaryDirectory(prefix="headway-") as folder:  # mode 0700: nobody else gets in
+        path = Path(folder, "http.sock")
+        server = _ServerThread(config, path, log_level, log_json)
+        server.start()
+        try:
+            server.wait_started()
+            yield path
+        finally:
+            server.stop()
+
+
+class _ServerThread:
+    """The event loop and what runs on it."""
+
+    def __init__(self, config: EngineConfig, path: Path, log_level: str, log_json: bool) -> None:
+        self._config = config
+        self._path = path
+        self._log_level = log_level
+        self._log_json = log_json
+        self._running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="headway-server")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait_started(self) -> None:
+        self._started.result()
+
+    def stop(self) -> None:
+        """Cancel whatever it does, even if it is still starting, and wait for its end."""
+        loop, task = self._running.result()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
+        self._thread.join()
+
+    def _run(self) -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(self._serve())
+        self._running.set_result((loop, task))
+        try:
+            loop.run_until_complete(task)
+        except BaseException as error:  # handed to the thread that waits for the start
+            if not self._started.done():
+                self._started.set_exception(error)
+        finally:
+            loop.close()
+
+    async def _serve(self) -> None:
+        async with running_service(
+            self._config, GatewayConfig(), log_level=self._log_level, log_json=self._log_json
+        ) as service:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+                listener.bind(str(self._path))
+                listener.listen()  # from here on connections wait until the server takes them
+                self._started.set_result(None)
+                server = uvicorn.Server(
+                    uvicorn.Config(
+                        service.app, log_config=None, log_level="warning", access_log=False, ws="none"
+                    )
+                )
+                await server.serve(sockets=[listener])

@@ -1,0 +1,94 @@
+"""Wires one model into a service: engine process, tokenizer, gateway, metrics. What `serve` and `chat` share.
+
+The engine loads in its own process while the tokenizer is built here, so that start-up costs the longer of the two.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from headway.core.clock import MonotonicClock
+from headway.core.config import EngineConfig
+from headway.engine.client import EngineClient
+from headway.engine.frames import LogSettings
+from headway.engine.process import ProcessEngineClient
+from headway.gateway.app import create_app
+from headway.gateway.config import GatewayConfig
+from headway.gateway.gateway import Gateway
+from headway.gateway.served import ServedModel
+from headway.models.architectures import open_model
+from headway.models.chat_template import ChatTemplate
+from headway.models.detokenizer import Detokenizer
+from headway.models.stop_strings import StopMatcher
+from headway.models.tokenizer import Tokenizer
+from headway.obs.metrics import Metrics
+
+LOG_SETUP = "headway.obs.logs:configure"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service whose engine is ready."""
+
+    app: Starlette
+    gateway: Gateway
+    engine: EngineClient
+
+
+@asynccontextmanager
+async def running_service(
+    engine_config: EngineConfig, gateway_config: GatewayConfig, *, log_level: str, log_json: bool
+) -> AsyncIterator[Service]:
+    """Start the engine of `engine_config`, yield the service, end the engine.
+
+    Raises ModelFileError, ConfigError or EngineDied when the engine cannot start.
+    """
+    clock = MonotonicClock()
+    metrics = Metrics()
+    engine = ProcessEngineClient(
+        engine_config,
+        clock,
+        metrics,
+        log=LogSettings(setup=LOG_SETUP, level=log_level, json=log_json),
+    )
+    try:
+        _, (tokenizer, chat_template) = await asyncio.gather(
+            engine.start(), asyncio.to_thread(_read_text_side, Path(engine_config.model_path))
+        )
+    except BaseException:
+        await engine.close()
+        raise
+    served = ServedModel(
+        name=engine_config.model,
+        engine=engine,
+        tokenizer=tokenizer,
+        new_detokenizer=lambda: Detokenizer(tokenizer),
+        new_stop_matcher=StopMatcher,
+        chat_template=chat_template,
+        created_s=int(time.time()),
+    )
+    gateway = Gateway(
+        {served.name: served},
+        config=gateway_config,
+        clock=clock,
+        wall_time_s=time.time,
+        hook=metrics,
+        metrics=metrics.page,
+    )
+    try:
+        yield Service(app=create_app(gateway), gateway=gateway, engine=engine)
+    finally:
+        await engine.close()
+
+
+def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:
+    file, _ = open_model(path)
+    tokenizer = Tokenizer(file.metadata)  # it has checked the ids below
+    ids = (file.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos"))
+    bos, eos = (tokenizer.token_text(token_id if isinstance(token_id, int) else None) for token_id in ids)
+    return tokenizer, ChatTemplate.from_metadata(file.metadata, bos_token=bos, eos_token=eos)
