@@ -1,0 +1,46 @@
+// How one step's attention is cut into tiles of query rows, and tiles into work for the workers.
+//
+// A tile is some consecutive tokens of one sequence with all query heads of one KV head. With few tiles (decoding few
+// sequences) their spans of 256 positions are spread over the workers as well. Which way is taken changes no bit: spans are
+// merged in ascending order either way.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "step.h"
+
+namespace headway {
+
+struct AttentionTile {
+  std::int64_t first_row;       // of the step's tokens
+  int num_tokens;
+  std::int32_t first_position;
+  const std::int32_t* blocks;   // the sequence's block table
+  std::int64_t first_partial;   // of `Workspace::partial_*`, when spans are spread
+
+  int num_spans() const { return (first_position + num_tokens - 1) / kSpanTokens + 1; }
+  // Positions of span `span` that the tile's token `token` sees.
+  int limit(int token, int span) const {
+    const int seen = first_position + token + 1 - span * kSpanTokens;
+    return seen < 0 ? 0 : (seen > kSpanTokens ? kSpanTokens : seen);
+  }
+};
+
+struct AttentionPlan {
+  std::vector<AttentionTile> tiles;
+  std::int64_t total_cost = 0;      // sum of tile_cost over the tiles
+  bool split = false;               // spans are spread over the workers
+  std::int64_t num_span_items = 0;  // spans of all tiles
+  std::int64_t num_partials = 0;    // rows of `Workspace::partial_*`
+  int max_rows = 0;                 // query rows of the largest tile
+};
+
+// Time of a tile, in arbitrary units: positions to visit and a fixed part.
+inline std::int64_t tile_cost(const AttentionTile& tile) {
+  return std::int64_t{tile.num_tokens} * (tile.first_position + tile.num_tokens + 64);
+}
+
+AttentionPlan plan_attention(const Step& step, const ModelShape& shape, int num_workers);
+
+}  // namespace headway

@@ -1,0 +1,435 @@
+#include "forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "attention_plan.h"
+
+namespace headway {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+
+// Rotates one head in place. `rotation`: rope_dim / 2 cosines, then as many sines (Su et al., arXiv 2104.09864).
+void rotate(float* head, const float* rotation, int rope_dim, bool interleaved) {
+  const int half = rope_dim / 2;
+  const int step = interleaved ? 2 : 1, distance = interleaved ? 1 : half;
+  for (int i = 0; i < half; ++i) {
+    float& a = head[i * step];
+    float& b = head[i * step + distance];
+    const float cosine = rotation[i], sine = rotation[half + i], a0 = a, b0 = b;
+    a = a0 * cosine - b0 * sine;
+    b = a0 * sine + b0 * cosine;
+  }
+}
+
+}  // namespace
+
+struct KvSlot {
+  std::int32_t block;
+  int index;
+};
+
+struct Runner::Job {
+  const Step& step;
+  std::vector<SamplingRow> sampling;  // empty: no sampling
+  AttentionPlan attention;
+  std::int64_t num_tokens = 0;
+  std::vector<std::int64_t> logit_rows, hidden_rows;  // of the step's tokens
+  std::vector<KvSlot> slots;                          // where each token's key and value go
+  StepOutput output;
+};
+
+Runner::Runner(std::shared_ptr<KvCache> cache)
+    : cache_(std::move(cache)),
+      model_(cache_->model()),
+      shape_(model_.shape()),
+      kernels_(model_.kernels()),
+      int8_(model_.format().weights == WeightFormat::kInt8),
+      num_workers_(model_.pool().size()),
+      strides_(model_.shape()) {
+  if (!model_.finished()) throw std::invalid_argument("The model is not finished: load its tensors, then call finish().");
+  space_.workers.resize(static_cast<std::size_t>(num_workers_));
+}
+
+StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
+  const Model::Use use(model_);
+  check_step(step, *cache_);
+  Job job{step, {}, {}, 0, {}, {}, {}, {}};
+  const auto num_rows = std::count(step.output_kinds.begin(), step.output_kinds.end(),
+                                   static_cast<std::int32_t>(OutputKind::kLogits));
+  job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
+  prepare(job);
+  job.output.sampled.resize(static_cast<std::size_t>(num_rows));
+  if (job.num_tokens > 0) model_.pool().run([&](int worker) { compute(job, worker); });
+  return std::move(job.output);
+}
+
+StepOutput Runner::forward(const Step& step) {
+  const Model::Use use(model_);
+  check_step(step, *cache_);
+  Job job{step, {}, {}, 0, {}, {}, {}, {}};
+  prepare(job);
+  if (job.num_tokens > 0) model_.pool().run([&](int worker) { compute(job, worker); });
+  const auto vocab_size = static_cast<std::size_t>(shape_.vocab_size);
+  job.output.logits.resize(job.logit_rows.size() * vocab_size);
+  for (std::size_t i = 0; i < job.logit_rows.size(); ++i)
+    std::memcpy(job.output.logits.data() + i * vocab_size,
+                space_.logits.data() + static_cast<std::int64_t>(i) * strides_.logits, vocab_size * sizeof(float));
+  return std::move(job.output);
+}
+
+// Everything that may run out of memory, before any worker starts.
+void Runner::prepare(Job& job) {
+  const Step& step = job.step;
+  job.num_tokens = step.num_tokens();
+  for (std::size_t i = 0; i < step.output_rows.size(); ++i) {
+    const bool logits = step.output_kinds[i] == static_cast<std::int32_t>(OutputKind::kLogits);
+    (logits ? job.logit_rows : job.hidden_rows).push_back(step.output_rows[i]);
+  }
+  job.attention = plan_attention(step, shape_, num_workers_);
+  job.output.hidden.resize(job.hidden_rows.size() * static_cast<std::size_t>(shape_.hidden_size));
+
+  job.slots.reserve(step.tokens.size());
+  for (std::size_t b = 0; b < step.context_lens.size(); ++b) {
+    for (std::int32_t t = step.sequence_starts[b]; t < step.sequence_starts[b + 1]; ++t) {
+      const std::int32_t position = step.positions[static_cast<std::size_t>(t)];
+      const std::int32_t block = step.block_table[static_cast<std::size_t>(step.block_table_starts[b] + position / kBlockTokens)];
+      job.slots.push_back({block, position % kBlockTokens});
+    }
+  }
+
+  const std::int64_t n = job.num_tokens;
+  const int group_size = model_.format().group_size;
+  space_.residual.reserve(n * strides_.hidden);
+  space_.qkv.reserve(n * strides_.qkv);
+  space_.rotation.reserve(n * shape_.rope_dim);
+  space_.normed.reserve(n, strides_.hidden, int8_, group_size);
+  space_.attention.reserve(n, strides_.heads, int8_, group_size);
+  space_.inner.reserve(n, strides_.ffn, int8_, group_size);
+  space_.logits.reserve(std::ssize(job.logit_rows) * strides_.logits);
+  if (job.attention.split) {
+    space_.partial_output.reserve(job.attention.num_partials * shape_.head_dim);
+    space_.partial_max.reserve(job.attention.num_partials);
+    space_.partial_sum.reserve(job.attention.num_partials);
+  }
+  const std::int64_t rows = job.attention.max_rows;
+  for (WorkerScratch& scratch : space_.workers) {
+    scratch.gate.reserve(n * kRowAlign);
+    scratch.up.reserve(n * kRowAlign);
+    scratch.normed.reserve(strides_.hidden);
+    scratch.queries.reserve(rows * shape_.head_dim);
+    scratch.output.reserve(rows * shape_.head_dim);
+    scratch.total_output.reserve(rows * shape_.head_dim);
+    scratch.scores.reserve(rows * kSpanTokens);
+    scratch.max.reserve(rows);
+    scratch.sum.reserve(rows);
+    scratch.total_max.reserve(rows);
+    scratch.total_sum.reserve(rows);
+    scratch.limits.reserve(rows);
+  }
+}
+
+void Runner::compute(Job& job, int worker) {
+  WorkerPool& pool = model_.pool();
+  embed(job, worker);
+  for (int layer = 0; layer < shape_.num_layers; ++layer) {
+    const LayerWeights& weights = model_.layers()[static_cast<std::size_t>(layer)];
+    // A row's norm needs the whole row; after `embed`, rows lie with the same worker.
+    if (layer > 0) pool.barrier();
+    norm(job, weights.attention_norm, worker);
+    pool.barrier();
+    project_qkv(job, weights, worker);
+    pool.barrier();
+    rotate_and_store(job, layer, worker);
+    pool.barrier();
+    if (job.attention.split) {
+      attend_split(job, layer, worker);
+      pool.barrier();
+      merge_split(job, worker);
+    } else {
+      attend(job, layer, worker);
+    }
+    pool.barrier();
+    if (int8_) {
+      quantize_attention(job, worker);
+      pool.barrier();
+    }
+    project(weights.attention_output, space_.attention.rows(), job.num_tokens, space_.residual.data(), strides_.hidden,
+            true, worker);
+    pool.barrier();
+    norm(job, weights.ffn_norm, worker);
+    pool.barrier();
+    feed_forward(job, weights, worker);
+    pool.barrier();
+    project(weights.ffn_down, space_.inner.rows(), job.num_tokens, space_.residual.data(), strides_.hidden, true, worker);
+  }
+  pool.barrier();
+  read_out(job, worker);
+  pool.barrier();
+  if (!job.sampling.empty()) sample(job, worker);
+}
+
+void Runner::embed(const Job& job, int worker) {
+  const int half = shape_.rope_dim / 2;
+  const Range rows = partition(job.num_tokens, worker, num_workers_);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const auto index = static_cast<std::size_t>(row);
+    unpack_row(model_.token_embedding(), job.step.tokens[index], space_.residual.data() + row * strides_.hidden);
+    float* rotation = space_.rotation.data() + row * shape_.rope_dim;
+    for (int i = 0; i < half; ++i) {
+      const double angle = job.step.positions[index] * model_.rope_frequencies()[static_cast<std::size_t>(i)];
+      rotation[i] = static_cast<float>(std::cos(angle));
+      rotation[half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+void Runner::quantize(const float* source, std::int64_t count, const QuantizedRow& target) const {
+  kernels_.quantize(source, static_cast<int>(count), model_.format().group_size, target);
+}
+
+void Runner::normalize_row(const float* row, const std::vector<float>& weight, std::int64_t target) {
+  float* out = space_.normed.row(target);
+  kernels_.rms_norm(row, weight.data(), shape_.hidden_size, shape_.norm_epsilon, out);
+  if (int8_) quantize(out, strides_.hidden, space_.normed.quantized(target, 0));
+}
+
+void Runner::norm(const Job& job, const std::vector<float>& weight, int worker) {
+  const Range rows = partition(job.num_tokens, worker, num_workers_);
+  for (std::int64_t row = rows.begin; row < rows.end; ++row)
+    normalize_row(space_.residual.data() + row * strides_.hidden, weight, row);
+}
+
+// out[row] (+)= x[row] . one tile of the matrix, for every row.
+void Runner::multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
+                           float* out, std::int64_t out_stride, bool accumulate) const {
+  const auto product = int8_ ? kernels_.matmul_int8 : kernels_.matmul_bf16;
+  product(matrix.tile(tile), x, static_cast<int>(num_rows), out, out_stride, accumulate);
+}
+
+void Runner::project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
+                     std::int64_t out_stride, bool accumulate, int worker) const {
+  const Range tiles = partition(matrix.num_tiles(), worker, num_workers_);
+  for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
+    multiply_tile(matrix, tile, x, num_rows, out + tile * kTileColumns, out_stride, accumulate);
+}
+
+void Runner::project_qkv(const Job& job, const LayerWeights& weights, int worker) {
+  const ActivationRows x = space_.normed.rows();
+  const std::int64_t query_tiles = weights.query.num_tiles(), kv_tiles = weights.key.num_tiles();
+  const Range tiles = partition(query_tiles + 2 * kv_tiles, worker, num_workers_);
+  for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
+    const std::int64_t kv_tile = i - query_tiles;
+    const bool is_query = kv_tile < 0, is_key = !is_query && kv_tile < kv_tiles;
+    const PackedMatrix& matrix = is_query ? weights.query : (is_key ? weights.key : weights.value);
+    const std::int64_t tile = is_query ? i : (is_key ? kv_tile : kv_tile - kv_tiles);
+    const std::int64_t column = (is_query ? 0 : strides_.heads + (is_key ? 0 : strides_.kv_heads)) + tile * kTileColumns;
+    multiply_tile(matrix, tile, x, job.num_tokens, space_.qkv.data() + column, strides_.qkv, false);
+  }
+}
+
+void Runner::rotate_and_store(const Job& job, int layer, int worker) {
+  const int head_dim = shape_.head_dim, num_heads = shape_.num_heads;
+  // Scores in base 2, so that softmax needs no multiplication.
+  const auto query_scale = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(head_dim)));
+  const std::int64_t heads_per_row = num_heads + shape_.num_kv_heads;
+  const Range items = partition(job.num_tokens * heads_per_row, worker, num_workers_);
+  for (std::int64_t item = items.begin; item < items.end; ++item) {
+    const std::int64_t row = item / heads_per_row;
+    const int head = static_cast<int>(item % heads_per_row);
+    float* qkv = space_.qkv.data() + row * strides_.qkv;
+    const float* rotation = space_.rotation.data() + row * shape_.rope_dim;
+    if (head < num_heads) {
+      float* query = qkv + head * head_dim;
+      rotate(query, rotation, shape_.rope_dim, shape_.rope_interleaved);
+      for (int d = 0; d < head_dim; ++d) query[d] *= query_scale;
+    } else {
+      const int kv_head = head - num_heads;
+      float* key = qkv + strides_.heads + kv_head * head_dim;
+      rotate(key, rotation, shape_.rope_dim, shape_.rope_interleaved);
+      const KvSlot slot = job.slots[static_cast<std::size_t>(row)];
+      cache_->store(cache_->head_part(slot.block, layer, kv_head), slot.index, key, key + strides_.kv_heads);
+    }
+  }
+}
+
+// ---- attention ----
+
+// The tile's query heads of one KV head, token after token: rows in order of position. Returns how many.
+int Runner::gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const {
+  const int group = shape_.num_heads / shape_.num_kv_heads;
+  const std::int64_t run = std::int64_t{group} * shape_.head_dim;
+  for (int token = 0; token < tile.num_tokens; ++token)
+    std::memcpy(scratch.queries.data() + token * run,
+                space_.qkv.data() + (tile.first_row + token) * strides_.qkv + kv_head * run,
+                static_cast<std::size_t>(run) * sizeof(float));
+  return tile.num_tokens * group;
+}
+
+// One span's partial of every row that reaches it. Rows before the returned one do not; theirs is left alone.
+int Runner::attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output,
+                        float* max, float* sum) const {
+  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
+  const int num_rows = tile.num_tokens * group;
+  int first = 0, last_limit = 0;
+  for (int token = 0; token < tile.num_tokens; ++token) {
+    last_limit = tile.limit(token, span);
+    if (last_limit == 0) first = (token + 1) * group;
+    std::fill_n(scratch.limits.data() + token * group, group, last_limit);
+  }
+  const std::uint8_t* blocks[kSpanBlocks] = {};
+  for (int i = 0; i * kBlockTokens < last_limit; ++i)
+    blocks[i] = cache_->head_part(tile.blocks[span * kSpanBlocks + i], layer, kv_head);
+  kernels_.attention_span({blocks, scratch.queries.data() + first * head_dim, scratch.limits.data() + first,
+                           num_rows - first, head_dim, cache_->int8(), scratch.scores.data(), max + first, sum + first,
+                           output + first * head_dim});
+  return first;
+}
+
+void Runner::write_attention(std::int64_t row, int head, const float* output, float sum) const {
+  float* target = space_.attention.row(row) + std::int64_t{head} * shape_.head_dim;
+  const float inverse = 1.0F / sum;
+  for (int d = 0; d < shape_.head_dim; ++d) target[d] = output[d] * inverse;
+}
+
+void Runner::attend(const Job& job, int layer, int worker) {
+  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
+  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
+  const std::int64_t total_cost = job.attention.total_cost * shape_.num_kv_heads;
+  std::int64_t cost_before = 0;
+  for (const AttentionTile& tile : job.attention.tiles) {
+    const std::int64_t cost = tile_cost(tile);
+    for (int kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head, cost_before += cost) {
+      if ((cost_before + cost / 2) * num_workers_ / total_cost != worker) continue;
+      const int num_rows = gather_queries(tile, kv_head, scratch);
+      for (int span = 0; span < tile.num_spans(); ++span) {
+        const int first = attend_span(tile, layer, kv_head, span, scratch, scratch.output.data(), scratch.max.data(),
+                                      scratch.sum.data());
+        for (int row = first; row < num_rows; ++row)
+          kernels_.attention_merge(span == 0, head_dim, scratch.output.data() + row * head_dim, scratch.max.data()[row],
+                                   scratch.sum.data()[row], scratch.total_output.data() + row * head_dim,
+                                   scratch.total_max.data() + row, scratch.total_sum.data() + row);
+      }
+      for (int row = 0; row < num_rows; ++row)
+        write_attention(tile.first_row + row / group, kv_head * group + row % group,
+                        scratch.total_output.data() + row * head_dim, scratch.total_sum.data()[row]);
+    }
+  }
+}
+
+// Partials of a tile lie span after span, KV head after KV head, row after row.
+void Runner::attend_split(const Job& job, int layer, int worker) {
+  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
+  const Range items = partition(job.attention.num_span_items * shape_.num_kv_heads, worker, num_workers_);
+  std::int64_t item = 0;
+  for (const AttentionTile& tile : job.attention.tiles) {
+    for (int kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head) {
+      bool gathered = false;
+      for (int span = 0; span < tile.num_spans(); ++span, ++item) {
+        if (item < items.begin || item >= items.end) continue;
+        if (!gathered) gather_queries(tile, kv_head, scratch);
+        gathered = true;
+        const int num_rows = tile.num_tokens * (shape_.num_heads / shape_.num_kv_heads);
+        const std::int64_t at =
+            tile.first_partial + (std::int64_t{span} * shape_.num_kv_heads + kv_head) * num_rows;
+        attend_span(tile, layer, kv_head, span, scratch, space_.partial_output.data() + at * shape_.head_dim,
+                    space_.partial_max.data() + at, space_.partial_sum.data() + at);
+      }
+    }
+  }
+}
+
+void Runner::merge_split(const Job& job, int worker) {
+  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
+  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
+  for (const AttentionTile& tile : job.attention.tiles) {
+    const std::int64_t num_rows = std::int64_t{tile.num_tokens} * shape_.num_heads;  // of all heads
+    const int tile_rows = tile.num_tokens * group;
+    const Range rows = partition(num_rows, worker, num_workers_);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const int token = static_cast<int>(row % tile_rows) / group;
+      const int head = static_cast<int>(row / tile_rows) * group + static_cast<int>(row % tile_rows) % group;
+      float max = 0.0F, sum = 0.0F;
+      for (int span = 0; span < tile.num_spans() && tile.limit(token, span) > 0; ++span) {
+        const std::int64_t at = tile.first_partial + span * num_rows + row;
+        kernels_.attention_merge(span == 0, head_dim, space_.partial_output.data() + at * head_dim,
+                                 space_.partial_max.data()[at], space_.partial_sum.data()[at],
+                                 scratch.total_output.data(), &max, &sum);
+      }
+      write_attention(tile.first_row + token, head, scratch.total_output.data(), sum);
+    }
+  }
+}
+
+// ---- after attention ----
+
+void Runner::quantize_attention(const Job& job, int worker) {
+  const std::int64_t parts = strides_.heads / kRowAlign;
+  const Range items = partition(job.num_tokens * parts, worker, num_workers_);
+  for (std::int64_t item = items.begin; item < items.end; ++item) {
+    const std::int64_t row = item / parts, column = item % parts * kRowAlign;
+    quantize(space_.attention.row(row) + column, kRowAlign, space_.attention.quantized(row, column));
+  }
+}
+
+// Gate, up, their product and its quantisation, 64 columns at a time: nothing of it leaves the worker's cache.
+void Runner::feed_forward(const Job& job, const LayerWeights& weights, int worker) {
+  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
+  const ActivationRows x = space_.normed.rows();
+  const Range parts = partition(strides_.ffn / kRowAlign, worker, num_workers_);
+  for (std::int64_t part = parts.begin; part < parts.end; ++part) {
+    for (std::int64_t half = 0; half < kRowAlign / kTileColumns; ++half) {
+      const std::int64_t tile = part * (kRowAlign / kTileColumns) + half;
+      float* gate = scratch.gate.data() + half * kTileColumns;
+      float* up = scratch.up.data() + half * kTileColumns;
+      if (tile < weights.ffn_gate.num_tiles()) {
+        multiply_tile(weights.ffn_gate, tile, x, job.num_tokens, gate, kRowAlign, false);
+        multiply_tile(weights.ffn_up, tile, x, job.num_tokens, up, kRowAlign, false);
+      } else {  // the padding of the last part
+        for (std::int64_t row = 0; row < job.num_tokens; ++row) {
+          std::fill_n(gate + row * kRowAlign, kTileColumns, 0.0F);
+          std::fill_n(up + row * kRowAlign, kTileColumns, 0.0F);
+        }
+      }
+    }
+    for (std::int64_t row = 0; row < job.num_tokens; ++row) {
+      float* gate = scratch.gate.data() + row * kRowAlign;
+      const std::int64_t column = part * kRowAlign;
+      float* out = int8_ ? gate : space_.inner.row(row) + column;
+      kernels_.silu_multiply(gate, scratch.up.data() + row * kRowAlign, kRowAlign, out);
+      if (int8_) quantize(out, kRowAlign, space_.inner.quantized(row, column));
+    }
+  }
+}
+
+void Runner::read_out(Job& job, int worker) {
+  const auto num_logit_rows = std::ssize(job.logit_rows), num_hidden_rows = std::ssize(job.hidden_rows);
+  const auto residual = [this](std::int64_t row) { return space_.residual.data() + row * strides_.hidden; };
+  const Range hidden_rows = partition(num_hidden_rows, worker, num_workers_);
+  float* scratch = space_.workers[static_cast<std::size_t>(worker)].normed.data();
+  for (std::int64_t i = hidden_rows.begin; i < hidden_rows.end; ++i) {
+    const std::int64_t row = job.hidden_rows[static_cast<std::size_t>(i)];
+    kernels_.rms_norm(residual(row), model_.output_norm().data(), shape_.hidden_size, shape_.norm_epsilon, scratch);
+    std::memcpy(job.output.hidden.data() + i * shape_.hidden_size, scratch,
+                static_cast<std::size_t>(shape_.hidden_size) * sizeof(float));
+  }
+  const Range logit_rows = partition(num_logit_rows, worker, num_workers_);
+  for (std::int64_t i = logit_rows.begin; i < logit_rows.end; ++i)
+    normalize_row(residual(job.logit_rows[static_cast<std::size_t>(i)]), model_.output_norm(), i);
+  model_.pool().barrier();
+  project(model_.output(), space_.normed.rows(), num_logit_rows, space_.logits.data(), strides_.logits, false, worker);
+}
+
+void Runner::sample(Job& job, int worker) {
+  const Range rows = partition(std::ssize(job.sampling), worker, num_workers_);
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    sample_row(space_.logits.data() + i * strides_.logits, shape_.vocab_size, job.sampling[index],
+               space_.workers[static_cast<std::size_t>(worker)].sampler, job.output.sampled[index]);
+  }
+}
+
+}  // namespace headway

@@ -1,0 +1,73 @@
+// The forward pass of a Llama-shaped decoder over one step, and sampling at its output rows.
+//
+// Each phase divides its work among the workers by index; a barrier separates phases. No sum is divided between workers, so
+// neither the number of threads nor the rest of the batch changes a bit of any row.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "attention_plan.h"
+#include "kv_cache.h"
+#include "step.h"
+#include "workspace.h"
+
+namespace headway {
+
+struct StepOutput {
+  std::vector<SampledToken> sampled;  // one per logits row
+  std::vector<float> logits;          // (num_logit_rows, vocab_size), only if asked for
+  std::vector<float> hidden;          // (num_hidden_rows, hidden_size)
+};
+
+class Runner {
+ public:
+  // Throws std::invalid_argument when the model is not finished.
+  explicit Runner(std::shared_ptr<KvCache> cache);
+
+  // Writes keys and values of every token, then samples at the rows of kind logits, in order.
+  // Throws std::invalid_argument for a step that breaks the contract; nothing is computed then.
+  StepOutput execute(const Step& step, const SamplingArrays& sampling);
+  // The same without sampling: returns the logits.
+  StepOutput forward(const Step& step);
+
+ private:
+  struct Job;  // what the workers share during a step
+
+  void prepare(Job& job);
+  void compute(Job& job, int worker);
+  void embed(const Job& job, int worker);
+  void norm(const Job& job, const std::vector<float>& weight, int worker);
+  void project_qkv(const Job& job, const LayerWeights& weights, int worker);
+  void rotate_and_store(const Job& job, int layer, int worker);
+  void attend(const Job& job, int layer, int worker);
+  void attend_split(const Job& job, int layer, int worker);
+  void merge_split(const Job& job, int worker);
+  void quantize_attention(const Job& job, int worker);
+  void feed_forward(const Job& job, const LayerWeights& weights, int worker);
+  void read_out(Job& job, int worker);
+  void sample(Job& job, int worker);
+
+  void normalize_row(const float* row, const std::vector<float>& weight, std::int64_t target);
+  void quantize(const float* source, std::int64_t count, const QuantizedRow& target) const;
+  void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows, float* out,
+                     std::int64_t out_stride, bool accumulate) const;
+  void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out, std::int64_t out_stride,
+               bool accumulate, int worker) const;
+  int gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const;
+  int attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output, float* max,
+                  float* sum) const;
+  void write_attention(std::int64_t row, int head, const float* output, float sum) const;
+
+  std::shared_ptr<KvCache> cache_;
+  Model& model_;
+  const ModelShape& shape_;
+  const Kernels& kernels_;
+  const bool int8_;
+  const int num_workers_;
+  const Strides strides_;
+  Workspace space_;
+};
+
+}  // namespace headway

@@ -1,0 +1,97 @@
+#include "kv_cache.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace headway {
+namespace {
+
+constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 30;
+
+// Symmetric: scale = max|x| / 127. Returns the scale; values go to target[i * stride].
+float quantize_head(const float* x, int count, std::uint8_t* target, int stride) {
+  float bound = 0.0F;
+  for (int i = 0; i < count; ++i) bound = std::fabs(x[i]) > bound ? std::fabs(x[i]) : bound;
+  // As with weights: 127 / bound must stay finite.
+  const bool live = bound > 1e-30F && bound < 1e30F;
+  const float inverse = live ? 127.0F / bound : 0.0F;
+  for (int i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>((live ? x[i] * inverse : 0.0F) + 0x1.8p23F);  // rounds
+    target[i * stride] = static_cast<std::uint8_t>(bits);
+  }
+  return live ? bound / 127.0F : 0.0F;
+}
+
+}  // namespace
+
+KvCache::KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, int block_size, std::string_view dtype)
+    : model_(std::move(model)) {
+  if (block_size != kBlockTokens) throw std::invalid_argument("block_size must be 16: a block is one vector of positions.");
+  if (dtype != "bf16" && dtype != "int8") throw std::invalid_argument("dtype must be \"bf16\" or \"int8\".");
+  if (num_blocks < 1 || num_blocks > kMaxBlocks) throw std::invalid_argument("num_blocks must lie in 1 .. 2^30.");
+  const ModelShape& shape = model_->shape();
+  num_blocks_ = static_cast<std::int32_t>(num_blocks);
+  int8_ = dtype == "int8";
+  head_dim_ = shape.head_dim;
+  num_kv_heads_ = shape.num_kv_heads;
+  const std::int64_t values = std::int64_t{2} * kBlockTokens * head_dim_;
+  head_bytes_ = int8_ ? values + 2 * kBlockTokens * static_cast<std::int64_t>(sizeof(float)) : values * 2;
+  block_bytes_ = head_bytes_ * num_kv_heads_ * shape.num_layers;
+  if (block_bytes_ > (std::int64_t{1} << 32)) throw std::invalid_argument("A block of this model would exceed 4 GiB.");
+  memory_ = allocate_pages(static_cast<std::size_t>(block_bytes_) * static_cast<std::size_t>(num_blocks_));
+}
+
+std::uint8_t* KvCache::checked_block(std::int64_t block) const {
+  if (block < 0 || block >= num_blocks_)
+    throw std::out_of_range("Block " + std::to_string(block) + " does not exist; the cache has " +
+                            std::to_string(num_blocks_) + " blocks.");
+  return memory_.get() + block * block_bytes_;
+}
+
+void KvCache::read_block(std::int64_t block, std::span<std::uint8_t> target) const {
+  const std::uint8_t* source = checked_block(block);
+  if (static_cast<std::int64_t>(target.size()) != block_bytes_) throw std::invalid_argument("A block has another size.");
+  const Model::Use use(*model_);
+  std::memcpy(target.data(), source, target.size());
+}
+
+void KvCache::write_block(std::int64_t block, std::span<const std::uint8_t> source) {
+  std::uint8_t* target = checked_block(block);
+  if (static_cast<std::int64_t>(source.size()) != block_bytes_)
+    throw std::invalid_argument("A block has " + std::to_string(block_bytes_) + " bytes, not " +
+                                std::to_string(source.size()) + ".");
+  const Model::Use use(*model_);
+  std::memcpy(target, source.data(), source.size());
+}
+
+void KvCache::copy_block(std::int64_t source, std::int64_t target) {
+  const std::uint8_t* from = checked_block(source);
+  std::uint8_t* to = checked_block(target);
+  const Model::Use use(*model_);
+  if (from != to) std::memcpy(to, from, static_cast<std::size_t>(block_bytes_));
+}
+
+void KvCache::store(std::uint8_t* part, int slot, const float* key, const float* value) const {
+  std::uint8_t* values = part + kBlockTokens * head_dim_ * (int8_ ? 1 : 2);
+  if (int8_) {
+    const float key_scale = quantize_head(key, head_dim_, part + slot, kBlockTokens);
+    const float value_scale = quantize_head(value, head_dim_, values + slot * head_dim_, 1);
+    std::uint8_t* scales = part + 2 * kBlockTokens * head_dim_;
+    std::memcpy(scales + slot * sizeof(float), &key_scale, sizeof(float));
+    std::memcpy(scales + (kBlockTokens + slot) * sizeof(float), &value_scale, sizeof(float));
+    return;
+  }
+  for (int d = 0; d < head_dim_; d += 2) {  // pairs of dimensions, as the kernels split them
+    const std::uint16_t pair[2] = {float_to_bf16(key[d]), float_to_bf16(key[d + 1])};
+    std::memcpy(part + (d * kBlockTokens + slot * 2) * 2, pair, sizeof pair);
+  }
+  for (int d = 0; d < head_dim_; ++d) {
+    const std::uint16_t bits = float_to_bf16(value[d]);
+    std::memcpy(values + (slot * head_dim_ + d) * 2, &bits, sizeof bits);
+  }
+}
+
+}  // namespace headway

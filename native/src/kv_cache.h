@@ -1,0 +1,50 @@
+// Keys and values of all sequences in blocks of 16 positions. It knows no sequences: who owns a block is decided elsewhere.
+//
+// A block holds, layer after layer and head after head: keys with positions innermost, so that 16 scores are one vector;
+// values with dimensions innermost; in int8 also a float scale per position for the keys and for the values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "model.h"
+
+namespace headway {
+
+class KvCache {
+ public:
+  // dtype: "bf16" or "int8". Throws std::invalid_argument, std::bad_alloc. Blocks are zero at first.
+  KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, int block_size, std::string_view dtype);
+
+  std::int32_t num_blocks() const { return num_blocks_; }
+  std::int64_t block_bytes() const { return block_bytes_; }
+  bool int8() const { return int8_; }
+  Model& model() const { return *model_; }
+  const std::shared_ptr<Model>& shared_model() const { return model_; }
+
+  // Raw bytes of a block. Throw std::out_of_range for a block that does not exist, std::invalid_argument for a wrong size.
+  void read_block(std::int64_t block, std::span<std::uint8_t> target) const;
+  void write_block(std::int64_t block, std::span<const std::uint8_t> source);
+  void copy_block(std::int64_t source, std::int64_t target);
+
+  // The part of a block that one layer and KV head uses. Not checked.
+  std::uint8_t* head_part(std::int32_t block, int layer, int kv_head) const {
+    return memory_.get() + block * block_bytes_ + (std::int64_t{layer} * num_kv_heads_ + kv_head) * head_bytes_;
+  }
+  // Writes one position's key and value, (head_dim,) each, into a head's part. Not checked.
+  void store(std::uint8_t* part, int slot, const float* key, const float* value) const;
+
+ private:
+  std::uint8_t* checked_block(std::int64_t block) const;
+
+  std::shared_ptr<Model> model_;
+  std::int32_t num_blocks_;
+  bool int8_;
+  int head_dim_, num_kv_heads_;
+  std::int64_t head_bytes_, block_bytes_;
+  Pages memory_;
+};
+
+}  // namespace headway

@@ -1,0 +1,35 @@
+// The operating-system calls of the core, all of them: memory from Linux.
+#include <sys/mman.h>
+
+#include <new>
+
+#include "platform/platform.h"
+
+namespace headway {
+namespace {
+
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+}  // namespace
+
+void PageDeleter::operator()(std::uint8_t* pages) const {
+  if (pages != nullptr) munmap(pages, num_bytes);
+}
+
+Pages allocate_pages(std::size_t num_bytes) {
+  if (num_bytes == 0) num_bytes = 1;
+  if (num_bytes > SIZE_MAX - kHugePageBytes) throw std::bad_alloc();
+  // Room for the alignment that huge pages need; what is never touched costs nothing.
+  const std::size_t mapped_bytes = num_bytes + kHugePageBytes;
+  void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  auto* begin = static_cast<std::uint8_t*>(mapped);
+  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(begin) % kHugePageBytes;
+  const std::size_t head = misaligned == 0 ? 0 : kHugePageBytes - misaligned;
+  if (head > 0) munmap(begin, head);
+  begin += head;
+  madvise(begin, mapped_bytes - head, MADV_HUGEPAGE);  // a hint: refusal changes speed only
+  return Pages(begin, PageDeleter{mapped_bytes - head});
+}
+
+}  // namespace headway

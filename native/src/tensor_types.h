@@ -1,0 +1,21 @@
+// Storage types of a model file, row by row to float. Formats: ggml's documentation of its block types.
+#pragma once
+
+#include <cstdint>
+
+namespace headway {
+
+// Numbered as `headway.core.plan.TensorType`.
+enum class TensorType : std::int32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBF16 = 30 };
+
+// Bytes of a row of `columns` values. Throws std::invalid_argument for an unknown type or a row of broken blocks.
+std::int64_t row_bytes(TensorType type, std::int64_t columns);
+
+// Writes `columns` floats. `source` may be misaligned.
+void dequantize_row(TensorType type, const std::uint8_t* source, std::int64_t columns, float* target);
+
+// To the nearest, ties to even; NaN stays NaN.
+std::uint16_t float_to_bf16(float value);
+float bf16_to_float(std::uint16_t bits);
+
+}  // namespace headway

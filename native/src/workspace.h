@@ -1,0 +1,101 @@
+// Memory of a step that the next step uses again: activations of all rows, and scratch of each worker.
+//
+// Rows are padded with zeros to `kRowAlign`; who writes a row leaves its padding zero. Buffers only grow.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "model.h"
+#include "platform/platform.h"
+#include "sampling/sampler.h"
+
+namespace headway {
+
+// An array that grows; new memory is zero, old contents are lost.
+template <class T>
+class Buffer {
+ public:
+  void reserve(std::int64_t count) {
+    if (count <= count_) return;
+    pages_ = allocate_pages(static_cast<std::size_t>(count) * sizeof(T));
+    count_ = count;
+  }
+  T* data() const { return reinterpret_cast<T*>(pages_.get()); }
+
+ private:
+  Pages pages_;
+  std::int64_t count_ = 0;
+};
+
+// The input of a matrix product: rows of floats and, in int8 mode, the same quantised.
+class Activations {
+ public:
+  void reserve(std::int64_t num_rows, std::int64_t stride, bool int8, int group_size) {
+    stride_ = stride;
+    group_size_ = group_size;
+    values_.reserve(num_rows * stride);
+    if (!int8) return;
+    quantized_.reserve(num_rows * stride);
+    scales_.reserve(num_rows * stride / group_size);
+    corrections_.reserve(num_rows * stride / group_size);
+  }
+  float* row(std::int64_t row) const { return values_.data() + row * stride_; }
+  std::int64_t stride() const { return stride_; }
+  // Where `source`'s columns [column, ...) of a row are quantised to; `column` is a multiple of the group.
+  QuantizedRow quantized(std::int64_t row, std::int64_t column) const {
+    const std::int64_t at = row * stride_ + column;
+    return {quantized_.data() + at, scales_.data() + at / group_size_, corrections_.data() + at / group_size_};
+  }
+  ActivationRows rows() const {
+    return {values_.data(), quantized_.data(), scales_.data(), corrections_.data(), stride_, stride_ / group_size_};
+  }
+
+ private:
+  Buffer<float> values_, scales_;
+  Buffer<std::int8_t> quantized_;
+  Buffer<std::int32_t> corrections_;
+  std::int64_t stride_ = 0;
+  int group_size_ = 1;
+};
+
+// Lengths of rows, in items, fixed by the model's shape.
+struct Strides {
+  std::int64_t hidden, heads, kv_heads, ffn;
+  std::int64_t qkv;  // query heads, then key heads, then value heads
+  std::int64_t logits;
+
+  explicit Strides(const ModelShape& shape)
+      : hidden(round_up(shape.hidden_size, kRowAlign)),
+        heads(round_up(std::int64_t{shape.num_heads} * shape.head_dim, kRowAlign)),
+        kv_heads(round_up(std::int64_t{shape.num_kv_heads} * shape.head_dim, kRowAlign)),
+        ffn(round_up(shape.ffn_size, kRowAlign)),
+        qkv(heads + 2 * kv_heads),
+        logits(round_up(shape.vocab_size, kTileColumns)) {}
+};
+
+struct WorkerScratch {
+  Buffer<float> gate, up;                       // (num_tokens, kRowAlign)
+  Buffer<float> normed;                         // (hidden,)
+  Buffer<float> queries, output, total_output;  // (attention rows, head_dim)
+  Buffer<float> scores;                         // (attention rows, kSpanTokens)
+  Buffer<float> max, sum, total_max, total_sum; // (attention rows,)
+  Buffer<std::int32_t> limits;                  // (attention rows,)
+  SamplerScratch sampler;
+};
+
+struct Workspace {
+  Buffer<float> residual;        // (num_tokens, hidden)
+  Buffer<float> qkv;             // (num_tokens, qkv)
+  Buffer<float> rotation;        // (num_tokens, rope_dim): cosines, then sines
+  Activations normed;            // (num_tokens, hidden)
+  Activations attention;         // (num_tokens, heads)
+  Activations inner;             // (num_tokens, ffn)
+  Buffer<float> partial_output;  // (partials, head_dim), when attention is split
+  Buffer<float> partial_max, partial_sum;
+  Buffer<float> logits;          // (num_logit_rows, logits)
+  std::vector<WorkerScratch> workers;
+};
+
+}  // namespace headway

@@ -1,0 +1,208 @@
+"""Loads a model: from a plan and a configuration to a runner that is ready.
+
+Decides what "auto" means (and logs it), maps the file, hands every tensor to the native core to be packed, and lets the
+file go. It knows no file format: the plan says where tensors lie.
+"""
+
+import hashlib
+import logging
+import mmap
+import os
+from pathlib import Path
+
+from headway import _native
+from headway.core.config import EngineConfig
+from headway.core.errors import ConfigError, ModelFileError
+from headway.core.plan import ModelPlan, ModelShape
+from headway.core.version import __version__
+from headway.runner.native_runner import NativeRunner
+from headway.runner.step import RunnerInfo
+
+__all__ = ["NativeRunner", "auto_num_blocks", "available_memory_bytes", "load_runner", "system_fingerprint"]
+
+_log = logging.getLogger(__name__)
+
+_AUTO_KV_SHARE = 0.25
+"""Of the memory available: leaves room for the weights' page cache, the gateway and the machine's other work."""
+
+_IDENTITY_SAMPLE_BYTES = 4096
+"""Of each tensor, when the file's digest is not known: a page, which loading reads anyway."""
+
+
+def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
+    """Pack the plan's tensors and return a runner with an empty KV cache.
+
+    Raises ConfigError (a setting that this machine or model cannot meet), ModelFileError (tensors missing, truncated or
+    of another shape), OSError (the file cannot be read).
+    """
+    max_context = _resolve_max_context(plan.shape, config.max_context)
+    threads = _resolve_threads(config.threads)
+    model = _make_model(plan.shape, config, max_context=max_context, threads=threads)
+    with plan.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        _load_tensors(model, plan, data)
+        identity = plan.file_sha256 or _sampled_identity(plan, data)
+    cache = _make_cache(model, config, max_context)
+    fingerprint = system_fingerprint(identity, config, isa=model.isa)
+    _log.info(
+        "model ready: %s, isa %s%s, threads %d%s, weights %s %.1f MiB, kv %s %d blocks of %.1f KiB (%.1f MiB)%s, "
+        "context %d, fingerprint %s",
+        plan.path.name,
+        model.isa,
+        " (auto)" if config.isa == "auto" else "",
+        threads,
+        " (auto)" if config.threads is None else "",
+        config.weights,
+        model.weight_bytes / 2**20,
+        config.kv,
+        cache.num_blocks,
+        cache.block_bytes / 2**10,
+        cache.num_blocks * cache.block_bytes / 2**20,
+        " (auto)" if config.kv_bytes is None else "",
+        max_context,
+        fingerprint,
+    )
+    info = RunnerInfo(
+        vocab_size=plan.shape.vocab_size,
+        max_context=max_context,
+        num_blocks=cache.num_blocks,
+        block_size=config.block_size,
+        system_fingerprint=fingerprint,
+    )
+    return NativeRunner(cache, info)
+
+
+def system_fingerprint(identity: str, config: EngineConfig, *, isa: str) -> str:
+    """Name everything that decides the bits of an answer: model, formats, instruction set, version."""
+    parts = (
+        identity,
+        config.weights,
+        str(config.group_size) if config.weights == "int8" else "-",
+        config.kv,
+        isa,
+        __version__,
+    )
+    return "hw_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def auto_num_blocks(
+    *, max_num_seqs: int, blocks_per_context: int, block_bytes: int, available_bytes: int
+) -> int:
+    """Blocks of an automatic KV cache: full contexts for all sequences, at most a quarter of the memory available, and
+    never less than one full context."""
+    affordable = int(available_bytes * _AUTO_KV_SHARE) // block_bytes
+    return max(blocks_per_context, min(max_num_seqs * blocks_per_context, affordable))
+
+
+def available_memory_bytes() -> int:
+    """Memory that this process may still take: the machine's, or its control group's where that is less."""
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for line in _read_lines(Path("/proc/meminfo")):
+        if line.startswith("MemAvailable:"):
+            available = int(line.split()[1]) * 1024
+    limit, used = (_read_lines(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    if limit and used and limit[0].isdigit():
+        available = min(available, max(0, int(limit[0]) - int(used[0])))
+    return available
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _resolve_max_context(shape: ModelShape, wanted: int | None) -> int:
+    if wanted is None:
+        return shape.max_context
+    if not 1 <= wanted <= shape.max_context:
+        raise ConfigError(
+            f"max_context must lie in 1 .. {shape.max_context}, what the model was trained for."
+        )
+    return wanted
+
+
+def _resolve_threads(wanted: int | None) -> int:
+    return len(os.sched_getaffinity(0)) if wanted is None else wanted
+
+
+def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, threads: int) -> _native.Model:
+    try:
+        return _native.Model(
+            vocab_size=shape.vocab_size,
+            max_context=max_context,
+            hidden_size=shape.hidden_size,
+            num_layers=shape.num_layers,
+            num_heads=shape.num_heads,
+            num_kv_heads=shape.num_kv_heads,
+            head_dim=shape.head_dim,
+            ffn_size=shape.ffn_size,
+            norm_epsilon=shape.norm_epsilon,
+            rope_theta=shape.rope_theta,
+            rope_dim=shape.rope_dim,
+            rope_interleaved=shape.rope_interleaved,
+            tied_embeddings=shape.tied_embeddings,
+            weights=config.weights,
+            group_size=config.group_size,
+            isa=config.isa,
+            threads=threads,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _load_tensors(model: _native.Model, plan: ModelPlan, data: mmap.mmap) -> None:
+    data.madvise(mmap.MADV_WILLNEED)
+    for tensor in plan.tensors:
+        end = tensor.offset + tensor.num_bytes
+        if tensor.offset < 0 or end > len(data):
+            raise ModelFileError(
+                f"{plan.path.name} ends inside a tensor ({tensor.role}); fetch the file again."
+            )
+        try:
+            with memoryview(data) as whole, whole[tensor.offset : end] as view:
+                model.load(
+                    role=tensor.role,
+                    layer=tensor.layer,
+                    tensor_type=tensor.type,
+                    rows=tensor.rows,
+                    columns=tensor.columns,
+                    data=view,
+                )
+        except ValueError as error:
+            raise ModelFileError(f"{plan.path.name}: {error}") from error
+    try:
+        model.finish()
+    except ValueError as error:
+        raise ModelFileError(f"{plan.path.name}: {error}") from error
+
+
+def _sampled_identity(plan: ModelPlan, data: mmap.mmap) -> str:
+    """Stand-in for the file's digest: its size, the plan, and the first bytes of every tensor."""
+    digest = hashlib.sha256(f"{len(data)}\n{plan.shape}\n".encode())
+    for tensor in plan.tensors:
+        digest.update(f"{tensor}\n".encode())
+        digest.update(data[tensor.offset : tensor.offset + min(tensor.num_bytes, _IDENTITY_SAMPLE_BYTES)])
+    return digest.hexdigest()
+
+
+def _make_cache(model: _native.Model, config: EngineConfig, max_context: int) -> _native.KvCache:
+    def make(num_blocks: int) -> _native.KvCache:
+        return _native.KvCache(model, num_blocks=num_blocks, block_size=config.block_size, dtype=config.kv)
+
+    try:
+        block_bytes = make(1).block_bytes
+        if config.kv_bytes is None:
+            return make(
+                auto_num_blocks(
+                    max_num_seqs=config.scheduler.max_num_seqs,
+                    blocks_per_context=-(-max_context // config.block_size),
+                    block_bytes=block_bytes,
+                    available_bytes=available_memory_bytes(),
+                )
+            )
+        if config.kv_bytes < block_bytes:
+            raise ConfigError(f"kv_bytes must be at least {block_bytes}, one block of this model.")
+        return make(config.kv_bytes // block_bytes)
+    except (ValueError, MemoryError) as error:
+        raise ConfigError(f"The KV cache cannot be made: {error}") from error
