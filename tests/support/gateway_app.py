@@ -14,7 +14,7 @@ from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ChatTemplate, ServedModel, Tokenizer
 from support.asgi_client import Exchange
-from support.byte_text import ByteDetokenizer, ByteTokenizer, PlainTemplate, SimpleStopMatcher
+from support.byte_text import ByteTokenizer, PlainTemplate
 from support.fake_engine import FakeEngineClient, Script
 
 MODEL = "fake"
@@ -36,12 +36,12 @@ class Service:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         return Exchange(self.app, "POST", path, data, complete=complete, reads=reads)
 
-    def chat(self, *, reads: bool = True, content: str = "hi", **fields: object) -> Exchange:
-        body = {"model": MODEL, "messages": [{"role": "user", "content": content}], **fields}
-        return self.post("/v1/chat/completions", body, reads=reads)
+    def chat(self, **fields: object) -> Exchange:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], **fields}
+        return self.post("/v1/chat/completions", body)
 
-    def complete(self, *, reads: bool = True, prompt: object = "hi", **fields: object) -> Exchange:
-        return self.post("/v1/completions", {"model": MODEL, "prompt": prompt, **fields}, reads=reads)
+    def complete(self, **fields: object) -> Exchange:
+        return self.post("/v1/completions", {"model": MODEL, "prompt": "hi", **fields})
 
     def get(self, path: str) -> Exchange:
         return Exchange(self.app, "GET", path)
@@ -62,8 +62,6 @@ def served(
         name=name,
         engine=engine,
         tokenizer=tokenizer or ByteTokenizer(),
-        new_detokenizer=ByteDetokenizer,
-        new_stop_matcher=SimpleStopMatcher,
         chat_template=chat_template or PlainTemplate(),
         created_s=1_700_000_000,
     )

@@ -55,6 +55,16 @@ def resolve_max_tokens(
     return asked
 
 
+def check_min_length(min_num_tokens: int, max_context: int, prompt_param: str) -> None:
+    """Raise ContextExceeded for a prompt that is too long even at its fewest tokens, before anybody counts them."""
+    if min_num_tokens >= max_context:
+        raise ContextExceeded(
+            f"The model's context is {max_context} tokens and the prompt has at least {min_num_tokens},"
+            " which leaves no room for an answer; shorten the prompt.",
+            param=prompt_param,
+        )
+
+
 def check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> None:
     """Raise InvalidRequest unless every id is in the vocabulary (all of them in C: prompts may have millions)."""
     if token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocab_size):

@@ -10,7 +10,7 @@ from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenByt
 from headway.gateway.choice_text import Piece, ScoredToken
 from headway.gateway.config import GatewayConfig
 from headway.gateway.generation import TextEvent
-from headway.gateway.served import ServedModel
+from headway.gateway.served import ServedModel, Tokenizer, encode
 from headway.wire import sse
 from headway.wire.chat_request import ChatCall, parse_chat
 from headway.wire.chat_response import (
@@ -41,8 +41,8 @@ class ChatEndpoint:
         """Return the limit of an answer when the request names none."""
         return config.default_chat_max_tokens
 
-    def tokenise(self, call: ChatCall, served: ServedModel, _info: EngineInfo) -> tuple[tuple[int, ...], ...]:
-        """Return the one prompt's token ids (runs on the tokenising thread); raises InvalidRequest."""
+    def tokenise(self, call: ChatCall, served: ServedModel, info: EngineInfo) -> tuple[tuple[int, ...], ...]:
+        """Return the one prompt's token ids (runs on the tokenising thread); raises RequestError."""
         if served.chat_template is None:
             raise InvalidRequest(
                 f"The model `{served.name}` has no chat template; use /v1/completions.", param="model"
@@ -52,13 +52,14 @@ class ChatEndpoint:
             | ({"name": message.name} if message.name is not None else {})
             for message in call.messages
         ]
-        return (tuple(served.tokenizer.encode(served.chat_template.render(messages))),)
+        prompt = served.chat_template.render(messages)
+        return (encode(prompt, served.tokenizer, info, self.prompt_param),)
 
-    def answer(
-        self, call: ChatCall, head: AnswerHead, _prompts: Sequence[tuple[int, ...]], token_bytes: TokenBytes
-    ) -> Answer:
+    def answer(self, call: ChatCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""
-        return ChatAnswer(head, token_bytes, logprobs=call.options.sampling.num_logprobs is not None)
+        return ChatAnswer(
+            head, tokenizer.token_bytes, logprobs=call.options.sampling.num_logprobs is not None
+        )
 
 
 class ChatAnswer:

@@ -8,39 +8,11 @@ neither sockets nor the engine.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from headway.core.messages import TokenLogprobs
+from headway.models.detokenizer import Detokenizer
+from headway.models.stop_strings import StopMatcher
 from headway.wire.chat_response import FinishReason
-
-
-class Detokenizer(Protocol):
-    """Token ids to text, incrementally: a character is given out when it is whole."""
-
-    def push(self, token_id: int) -> str:
-        """Take a token and return the text that is certain now."""
-        ...
-
-    def flush(self) -> str:
-        """Return what is left at the end."""
-        ...
-
-
-class StopMatcher(Protocol):
-    """Lets text through until a stop string appears; holds back what may become one."""
-
-    @property
-    def matched(self) -> bool:
-        """Whether a stop string was found; nothing is let through from then on."""
-        ...
-
-    def push(self, text: str) -> str:
-        """Take text and return what cannot be part of a stop string."""
-        ...
-
-    def flush(self) -> str:
-        """Return what was held back, as no more text comes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

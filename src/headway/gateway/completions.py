@@ -11,7 +11,7 @@ from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenByt
 from headway.gateway.choice_text import Piece, ScoredToken
 from headway.gateway.config import GatewayConfig
 from headway.gateway.generation import TextEvent
-from headway.gateway.served import ServedModel
+from headway.gateway.served import ServedModel, Tokenizer, encode
 from headway.wire import sse
 from headway.wire.completion_request import CompletionCall, parse_completion
 from headway.wire.completion_response import Completion, CompletionChoice, CompletionLogprobs
@@ -35,11 +35,11 @@ class CompletionEndpoint:
     def tokenise(
         self, call: CompletionCall, served: ServedModel, info: EngineInfo
     ) -> tuple[tuple[int, ...], ...]:
-        """Return every prompt's token ids (runs on the tokenising thread); raises InvalidRequest."""
+        """Return every prompt's token ids (runs on the tokenising thread); raises RequestError."""
         prompts: list[tuple[int, ...]] = []
         for prompt in call.prompts:
             if isinstance(prompt, str):
-                token_ids = tuple(served.tokenizer.encode(prompt))
+                token_ids = encode(prompt, served.tokenizer, info, self.prompt_param)
             else:
                 check_token_ids(prompt, info.vocab_size, "prompt")
                 token_ids = prompt
@@ -48,31 +48,20 @@ class CompletionEndpoint:
             prompts.append(token_ids)
         return tuple(prompts)
 
-    def answer(
-        self,
-        call: CompletionCall,
-        head: AnswerHead,
-        prompts: Sequence[tuple[int, ...]],
-        token_bytes: TokenBytes,
-    ) -> Answer:
+    def answer(self, call: CompletionCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""
-        echoes = [""] * len(prompts)
-        if call.echo:
-            echoes = [
-                prompt if isinstance(prompt, str) else _text_of(prompt, token_bytes)
-                for prompt in call.prompts
-            ]
+        echoes = [
+            prompt if isinstance(prompt, str) else tokenizer.decode(prompt, skip_special=False)
+            for prompt in call.prompts
+            if call.echo
+        ] or [""] * len(call.prompts)
         options = call.options
         return CompletionAnswer(
             head,
-            token_bytes,
+            tokenizer.token_bytes,
             num_logprobs=options.sampling.num_logprobs,
             echoes=[echo for echo in echoes for _ in range(options.n)],
         )
-
-
-def _text_of(token_ids: Sequence[int], token_bytes: TokenBytes) -> str:
-    return b"".join(map(token_bytes, token_ids)).decode(errors="replace")
 
 
 class CompletionAnswer:

@@ -16,7 +16,7 @@ from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
 from headway.core.request import Request
 from headway.gateway import admission
-from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, collect
+from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
 from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
 from headway.gateway.config import GatewayConfig
 from headway.gateway.edge import request_info
@@ -24,7 +24,7 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
-from headway.gateway.served import ServedModel, find_model
+from headway.gateway.served import ServedModel, Tokenizer, find_model
 from headway.wire import sse
 from headway.wire.options import GenerationOptions
 
@@ -61,12 +61,10 @@ class Endpoint(Protocol[C]):
         ...
 
     def tokenise(self, call: C, served: ServedModel, info: EngineInfo) -> tuple[tuple[int, ...], ...]:
-        """Return every prompt's token ids; runs on the tokenising thread; raises InvalidRequest."""
+        """Return every prompt's token ids; runs on the tokenising thread; raises RequestError."""
         ...
 
-    def answer(
-        self, call: C, head: AnswerHead, prompts: Sequence[tuple[int, ...]], token_bytes: TokenBytes
-    ) -> Answer:
+    def answer(self, call: C, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""
         ...
 
@@ -130,11 +128,11 @@ class Generate(Generic[C]):
             system_fingerprint=info.system_fingerprint,
             include_usage=call.options.include_usage,
         )
-        answer = self._endpoint.answer(call, head, prompts, served.tokenizer.token_bytes)
+        answer = self._endpoint.answer(call, head, served.tokenizer)
         generation = Generation(
             engine=served.engine,
             requests=self._requests(call.options, prompts, served, info, record),
-            new_text=partial(served.new_text, call.options.stop),
+            new_text=served.text_maker(call.options.stop),
             record=record,
         )
         try:
@@ -170,7 +168,7 @@ class Generate(Generic[C]):
         default = self._endpoint.default_max_tokens(self._gateway.config)
         stop_token_ids = options.stop_token_ids
         if not options.ignore_eos:
-            stop_token_ids = tuple(dict.fromkeys((*served.tokenizer.eos_ids, *stop_token_ids)))
+            stop_token_ids = tuple(sorted({*served.tokenizer.eos_ids, *stop_token_ids}))
         return [
             Request(
                 request_id=f"{record.request_id}-{index}",

@@ -3,10 +3,14 @@
 Intervals come from one injected monotonic clock; the engine's times share that clock's origin (one machine).
 """
 
+import logging
+
 from headway.core.clock import Clock
 from headway.core.errors import HeadwayError, RequestError, Unavailable
 from headway.core.events import FirstToken, Hook, Outcome, RequestEnded, TokensArrived
 from headway.core.messages import Finished, Usage
+
+logger = logging.getLogger("headway.gateway")
 
 CLIENT_CLOSED_STATUS = 499
 """Nginx's status for a client that left before it was answered; never sent, only counted."""
@@ -93,5 +97,9 @@ class RequestRecord:
         return (last_ns - first_ns) // (total - 1) if total > 1 else None
 
     def _emit(self, event: FirstToken | TokensArrived | RequestEnded) -> None:
-        if self._hook is not None:
+        if self._hook is None:
+            return
+        try:
             self._hook(event)
+        except Exception:  # a listener's bug must not reach the request
+            logger.exception("a hook failed on %s", type(event).__name__)

@@ -1,19 +1,23 @@
 """What serves one model: its engine, its tokenizer, its chat template. It knows no HTTP."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from headway.core.errors import InvalidRequest, ModelNotFound
+from headway.core.messages import EngineInfo
 from headway.engine.client import EngineClient
-from headway.gateway.choice_text import ChoiceText, Detokenizer, StopMatcher
+from headway.gateway.admission import check_min_length
+from headway.gateway.choice_text import ChoiceText
+from headway.models.detokenizer import Detokenizer
+from headway.models.stop_strings import StopMatcher, StopStrings
 
 
 class Tokenizer(Protocol):
     """Text to token ids and back; called from the tokenising thread and from the event loop at the same time."""
 
     @property
-    def eos_ids(self) -> Sequence[int]:
+    def eos_ids(self) -> Collection[int]:
         """Tokens that end an answer."""
         ...
 
@@ -21,8 +25,20 @@ class Tokenizer(Protocol):
         """Return the ids of `text`; special tokens written in it are recognised."""
         ...
 
+    def min_num_tokens(self, text: str) -> int:
+        """Return a lower bound of the length of `encode(text)`, at once."""
+        ...
+
+    def decode(self, token_ids: Iterable[int], *, skip_special: bool = True) -> str:
+        """Return the text of `token_ids`."""
+        ...
+
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes that a token stands for."""
+        ...
+
+    def is_special(self, token_id: int) -> bool:
+        """Return whether a token is control rather than text."""
         ...
 
 
@@ -41,14 +57,18 @@ class ServedModel:
     name: str
     engine: EngineClient
     tokenizer: Tokenizer
-    new_detokenizer: Callable[[], Detokenizer]
-    new_stop_matcher: Callable[[tuple[str, ...]], StopMatcher]
     chat_template: ChatTemplate | None
     created_s: int
 
-    def new_text(self, stop: tuple[str, ...], choice: int) -> ChoiceText:
-        """Return an empty text for one choice, which ends at any string of `stop`."""
-        return ChoiceText(choice, self.new_detokenizer(), self.new_stop_matcher(stop) if stop else None)
+    def text_maker(self, stop: tuple[str, ...]) -> Callable[[int], ChoiceText]:
+        """Return what makes an empty text for each choice of a request, which ends at any string of `stop`."""
+        strings = StopStrings(stop) if stop else None
+
+        def new_text(choice: int) -> ChoiceText:
+            matcher = StopMatcher(strings) if strings is not None else None
+            return ChoiceText(choice, Detokenizer(self.tokenizer), matcher)
+
+        return new_text
 
 
 def find_model(models: Mapping[str, ServedModel], name: str | None) -> ServedModel:
@@ -66,3 +86,9 @@ def find_model(models: Mapping[str, ServedModel], name: str | None) -> ServedMod
             param="model",
         )
     return models[name]
+
+
+def encode(text: str, tokenizer: Tokenizer, info: EngineInfo, prompt_param: str) -> tuple[int, ...]:
+    """Return the ids of `text`; raises ContextExceeded, without encoding, when it is certainly too long."""
+    check_min_length(tokenizer.min_num_tokens(text), info.max_context, prompt_param)
+    return tuple(tokenizer.encode(text))

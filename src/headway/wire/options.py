@@ -17,7 +17,7 @@ MAX_CHOICES: Final = 128
 """Most choices a request may ask for: OpenAI's limit of `n`."""
 MAX_STOP_STRINGS: Final = 16
 """OpenAI allows 4; editors send more (one per fence and marker of their prompt format)."""
-MAX_STOP_CHARS: Final = 1024
+MAX_STOP_CHARS: Final = 256
 """Text up to this length is held back while it may still become a stop string."""
 MAX_STOP_TOKEN_IDS: Final = 64
 MAX_LOGPROBS: Final = 20

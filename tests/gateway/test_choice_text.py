@@ -1,0 +1,115 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.messages import TokenLogprobs
+from headway.gateway.choice_text import ChoiceEnd, ChoiceText, Piece
+from headway.models.detokenizer import Detokenizer
+from headway.models.stop_strings import StopMatcher
+from support.byte_text import EOS_ID, ByteTokenizer
+
+
+def choice_text(*stop: str) -> ChoiceText:
+    return ChoiceText(0, Detokenizer(ByteTokenizer()), StopMatcher(stop) if stop else None)
+
+
+def scores(data: bytes) -> tuple[TokenLogprobs, ...]:
+    return tuple(TokenLogprobs(byte, -1.0) for byte in data)
+
+
+def text_of(events: Sequence[Piece | ChoiceEnd]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Piece))
+
+
+def test_a_character_is_given_out_when_it_is_whole() -> None:
+    choice = choice_text()
+    assert choice.push(b"\xe2\x82", ()) == ()
+    assert choice.push(b"\xac!", ()) == (Piece(0, "€!"),)
+    assert choice.finish("length") == (ChoiceEnd(0, "length"),)
+
+
+def test_half_a_character_at_the_end_is_not_lost_silently() -> None:
+    choice = choice_text()
+    choice.push(b"\xe2\x82", ())
+    assert choice.finish("length") == (Piece(0, "\ufffd"), ChoiceEnd(0, "length"))
+
+
+def test_a_stop_string_ends_the_choice_at_once_and_never_leaks() -> None:
+    choice = choice_text("END")
+    assert choice.push(b"abE", ()) == (Piece(0, "ab"),)
+    assert choice.push(b"N", ()) == ()
+    assert choice.push(b"D and more", ()) == (ChoiceEnd(0, "stop"),)
+    assert choice.num_tokens == 5  # "ab" and the stop string, nothing after it
+    assert choice.push(b"more", ()) == ()
+    assert choice.finish("length") == ()
+    assert choice.num_tokens == 5
+
+
+def test_what_only_began_a_stop_string_is_given_out_at_the_end() -> None:
+    choice = choice_text("END")
+    choice.push(b"abEN", ())
+    assert choice.finish("stop") == (Piece(0, "EN"), ChoiceEnd(0, "stop"))
+
+
+def test_logprobs_travel_with_their_text() -> None:
+    choice = choice_text("END")
+    data = "a€EN".encode()
+    (first,) = choice.push(data, scores(data))
+    assert isinstance(first, Piece)
+    assert first.text == "a€"
+    assert [(token.start, token.logprobs.token_id) for token in first.scored] == [
+        (0, ord("a")),
+        *((1, byte) for byte in "€".encode()),
+    ]
+    rest = choice.finish("stop")
+    assert isinstance(rest[0], Piece)
+    assert [token.start for token in rest[0].scored] == [2, 3]
+
+
+def test_logprobs_of_tokens_within_the_stop_string_are_not_delivered() -> None:
+    choice = choice_text("END")
+    piece, end = choice.push(b"aEND", scores(b"aEND"))
+    assert [token.logprobs.token_id for token in piece.scored] == [ord("a")]
+    assert end == ChoiceEnd(0, "stop")
+
+
+def test_logprobs_without_text_come_with_the_end() -> None:
+    choice = choice_text()
+    assert choice.push((EOS_ID,), (TokenLogprobs(EOS_ID, -1.0),)) == ()
+    (end,) = choice.finish("stop")
+    assert isinstance(end, ChoiceEnd)
+    assert [token.logprobs.token_id for token in end.scored] == [EOS_ID]
+
+
+@given(
+    st.text(max_size=30), st.lists(st.integers(1, 5), max_size=30), st.sampled_from(["", "a", "ab", "aab"])
+)
+def test_text_and_count_do_not_depend_on_how_tokens_are_cut_into_steps(
+    text: str, cuts: list[int], stop: str
+) -> None:
+    data = text.encode()
+    whole = choice_text(*([stop] if stop else []))
+    expected = [*whole.push(data, ()), *whole.finish("length")]
+    parts = choice_text(*([stop] if stop else []))
+    events: list[Piece | ChoiceEnd] = []
+    for size in cuts:
+        events += parts.push(data[:size], ())
+        data = data[size:]
+    events += [*parts.push(data, ()), *parts.finish("length")]
+    assert text_of(events) == text_of(expected)
+    assert events[-1] == expected[-1]
+    assert parts.num_tokens == whole.num_tokens
+    if stop:
+        assert stop not in text_of(events)
+    assert all(event.text for event in events if isinstance(event, Piece))
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_nothing_comes_after_the_end(reason: str) -> None:
+    choice = choice_text()
+    choice.finish("stop" if reason == "stop" else "length")
+    assert choice.push(b"a", ()) == ()
+    assert choice.finish("stop") == ()
+    assert choice.num_tokens == 0
