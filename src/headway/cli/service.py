@@ -23,8 +23,6 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.served import ServedModel
 from headway.models.architectures import open_model
 from headway.models.chat_template import ChatTemplate
-from headway.models.detokenizer import Detokenizer
-from headway.models.stop_strings import StopMatcher
 from headway.models.tokenizer import Tokenizer
 from headway.obs.metrics import Metrics
 
@@ -67,8 +65,6 @@ async def running_service(
         name=engine_config.model,
         engine=engine,
         tokenizer=tokenizer,
-        new_detokenizer=lambda: Detokenizer(tokenizer),
-        new_stop_matcher=StopMatcher,
         chat_template=chat_template,
         created_s=int(time.time()),
     )
