@@ -17,29 +17,25 @@ It knows no thread, no process and no text. Its owner calls `handle` and `step` 
 """
 
 import logging
-from bisect import bisect_left, insort
-from operator import attrgetter
 
 from headway.core.clock import Clock
 from headway.core.config import SchedulerConfig
 from headway.core.errors import ConfigError, HeadwayError, InternalError
 from headway.core.messages import (
     Cancel,
-    ChoiceFinished,
     Drain,
     EngineInfo,
     EngineStats,
-    Finished,
     FinishReason,
     StepOutputs,
     Submit,
     ToEngine,
-    TokenDelta,
-    TokenLogprobs,
 )
 from headway.core.request import Request
 from headway.engine.admission import QueueLoad, refusal
 from headway.engine.live_request import LiveRequest, refused
+from headway.engine.outbox import Outbox
+from headway.engine.roster import Roster
 from headway.engine.scheduler import plan
 from headway.engine.sequence import Sequence
 from headway.engine.step_builder import build_step
@@ -49,8 +45,6 @@ from headway.kv.blocks import KvBlocks
 from headway.runner.step import Runner, StepResult
 
 logger = logging.getLogger(__name__)
-
-_by_order = attrgetter("order")
 
 
 class Engine:
@@ -65,21 +59,18 @@ class Engine:
         self.info = info
         self._kv = KvBlocks(info.num_blocks, info.block_size)
         self._requests: dict[str, LiveRequest] = {}
-        self._running: dict[int, Sequence] = {}  # by order
-        self._waiting: list[Sequence] = []  # sorted by order
+        self._roster = Roster()
         self._next_order = 0
         self._draining = False
         self._totals = Totals()
-        self._deltas: list[TokenDelta] = []
-        self._choices: list[ChoiceFinished] = []
-        self._finished: list[Finished] = []
+        self._outbox = Outbox()
 
     # What the owner calls
 
     @property
     def has_work(self) -> bool:
         """Whether `step` has something to compute or to report."""
-        return bool(self._requests or self._finished or self._choices)
+        return bool(self._requests) or self._outbox.has_ends
 
     @property
     def is_draining(self) -> bool:
@@ -118,14 +109,14 @@ class Engine:
                 runner_ns = self._clock.now_ns() - before_ns
                 self._advance(step_plan, result)
         self._totals.count_step(self._clock.now_ns() - started_ns, runner_ns)
-        return self._take_outputs()
+        return self._outbox.take(self.statistics())
 
     def statistics(self) -> EngineStats:
         """Return a picture of this moment."""
         blocks = self._kv.pool.statistics()
         return self._totals.statistics(
-            num_running=len(self._running),
-            num_waiting=len(self._waiting),
+            num_running=self._roster.num_running,
+            num_waiting=len(self._roster.waiting),
             num_blocks=blocks.num_blocks,
             num_free_blocks=blocks.num_free + blocks.num_evictable,
             num_cached_blocks=len(self._kv.cache),
@@ -137,12 +128,11 @@ class Engine:
 
     def check(self) -> None:
         """Raise AssertionError unless blocks and sequences account for each other exactly. For tests."""
-        self._kv.check(sequence.table for sequence in self._running.values())
+        self._roster.check()
+        self._kv.check(sequence.table for sequence in self._roster.running)
         alive = [s.order for live in self._requests.values() for s in live.open.values()]
-        held = [*self._running, *(s.order for s in self._waiting)]
+        held = [s.order for s in (*self._roster.running, *self._roster.waiting)]
         assert sorted(alive) == sorted(held), "a sequence is lost or held twice"
-        assert all(not s.table for s in self._waiting), "a waiting sequence holds blocks"
-        assert self._waiting == sorted(self._waiting, key=_by_order), "the queue is out of order"
         queued = [live.request for live in self._requests.values() if live.first_scheduled_ns is None]
         assert len(queued) == self._totals.num_queued, "the queue's length is wrong"
         assert sum(len(r.token_ids) for r in queued) == self._totals.num_queued_tokens, (
@@ -165,7 +155,7 @@ class Engine:
         )
         error = refusal(request, self.info, self._limits, load)
         if error is not None:
-            self._finished.append(refused(request, error, now_ns))
+            self._outbox.put_end(refused(request, error, now_ns))
             return
         chain = self._kv.new_chain(request.salt, request.adapter_id)
         sequences = {}
@@ -173,7 +163,7 @@ class Engine:
             sequences[choice] = Sequence(
                 request, choice, self._next_order, chain if choice == 0 else chain.copy()
             )
-            self._waiting.append(sequences[choice])
+            self._roster.enqueue(sequences[choice])
             self._next_order += 1
         self._requests[request.request_id] = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
         self._totals.count_queued(len(request.token_ids))
@@ -192,8 +182,8 @@ class Engine:
 
     def _view(self) -> View[Sequence]:
         return View(
-            running=list(self._running.values()),
-            waiting=self._waiting,
+            running=self._roster.running,
+            waiting=self._roster.waiting,
             block_size=self.info.block_size,
             num_available=self._kv.pool.num_available,
             references=self._kv.pool.references,
@@ -203,15 +193,13 @@ class Engine:
     def _rearrange(self, step_plan: Plan[Sequence], now_ns: int) -> None:
         """Move sequences and blocks as planned, up to the point where all chunks can be computed."""
         for sequence in step_plan.preempted:
-            del self._running[sequence.order]
             self._kv.pool.release_table(sequence.table)
             sequence.preempt()
-            insort(self._waiting, sequence, key=_by_order)
+            self._roster.enqueue(sequence)
             self._requests[sequence.request.request_id].num_preemptions += 1
             self._totals.preemptions += 1
         for sequence, shared in step_plan.admitted:
-            self._remove_waiting(sequence)
-            self._running[sequence.order] = sequence
+            self._roster.start(sequence)
             self._kv.open_table(sequence.table, shared)
             sequence.admit(len(shared))
             live = self._requests[sequence.request.request_id]
@@ -240,7 +228,10 @@ class Engine:
             self._share(sequence)
             live = self._requests[sequence.request.request_id]
             if accepted:
-                self._deliver(live, sequence, accepted, logprobs, now_ns)
+                live.num_output += len(accepted)
+                if live.first_token_ns is None:
+                    live.first_token_ns = now_ns
+                self._outbox.put_tokens(live.request.request_id, sequence.choice, accepted, logprobs)
             if reason is not None:
                 self._end_choice(live, sequence, reason)
                 if not live.open:
@@ -255,23 +246,6 @@ class Engine:
             if sequence.shares:
                 sequence.num_shared = num_full
 
-    def _deliver(
-        self,
-        live: LiveRequest,
-        sequence: Sequence,
-        tokens: tuple[int, ...],
-        logprobs: TokenLogprobs | None,
-        now_ns: int,
-    ) -> None:
-        live.num_output += len(tokens)
-        if live.first_token_ns is None:
-            live.first_token_ns = now_ns
-        self._deltas.append(
-            TokenDelta(
-                live.request.request_id, sequence.choice, tokens, () if logprobs is None else (logprobs,)
-            )
-        )
-
     def _fail(self, step_plan: Plan[Sequence]) -> None:
         """End every request that had a sequence in a step that failed."""
         for request_id in dict.fromkeys(chunk.sequence.request.request_id for chunk in step_plan.chunks):
@@ -280,36 +254,20 @@ class Engine:
                 self._end_choice(live, sequence, "error")
             self._end_request(live, InternalError("The model failed to compute this request; send it again."))
 
-    def _take_outputs(self) -> StepOutputs:
-        outputs = StepOutputs(
-            deltas=tuple(self._deltas),
-            choices=tuple(self._choices),
-            finished=tuple(self._finished),
-            stats=self.statistics(),
-        )
-        self._deltas.clear()
-        self._choices.clear()
-        self._finished.clear()
-        return outputs
-
     # Ends
 
     def _end_choice(self, live: LiveRequest, sequence: Sequence, reason: FinishReason) -> None:
         del live.open[sequence.choice]
-        if self._running.pop(sequence.order, None) is None:
-            self._remove_waiting(sequence)
+        self._roster.remove(sequence)
         self._kv.pool.release_table(sequence.table)
         sequence.finish()
-        self._choices.append(ChoiceFinished(live.request.request_id, sequence.choice, reason))
+        self._outbox.put_choice_end(live.request.request_id, sequence.choice, reason)
 
     def _end_request(self, live: LiveRequest, error: HeadwayError | None = None) -> None:
         del self._requests[live.request.request_id]
         if live.first_scheduled_ns is None:
             self._totals.count_unqueued(len(live.request.token_ids))
-        self._finished.append(live.finished(self._clock.now_ns(), error))
-
-    def _remove_waiting(self, sequence: Sequence) -> None:
-        del self._waiting[bisect_left(self._waiting, sequence.order, key=_by_order)]
+        self._outbox.put_end(live.finished(self._clock.now_ns(), error))
 
 
 def _accept(sequence: Sequence, drawn: tuple[int, ...]) -> tuple[tuple[int, ...], FinishReason | None]:
