@@ -15,7 +15,7 @@ import uvloop
 
 from headway.core.clock import ManualClock, MonotonicClock
 from headway.core.config import EngineConfig
-from headway.core.errors import EngineDied, EngineUnavailable, ModelFileError
+from headway.core.errors import Draining, EngineDied, EngineUnavailable, ModelFileError
 from headway.core.events import EngineStateChanged, Event
 from headway.core.messages import ChoiceFinished, Finished
 from headway.engine.client import RequestEvent
@@ -221,6 +221,21 @@ async def test_a_cancelled_start_leaves_no_process() -> None:
         await asyncio.sleep(0)
     start.cancel()
     await asyncio.wait({start})
+    assert client.state == "closed"
+    assert not is_running(client.pid)
+
+
+@pytest.mark.parametrize("end", ["drain", "close"])
+async def test_ending_while_the_model_loads_does_not_wait_for_it(end: str) -> None:
+    client = client_of(EngineConfig(model="slow"))
+    start = asyncio.create_task(client.start())
+    while client.pid is None:  # noqa: ASYNC110  # as above
+        await asyncio.sleep(0)
+    with pytest.raises(EngineUnavailable):
+        client.submit_nowait(request("a"))
+    await (client.close() if end == "close" else client.drain(timeout_s=0))
+    with pytest.raises(Draining):
+        await start
     assert client.state == "closed"
     assert not is_running(client.pid)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -94,10 +95,12 @@ def test_garbage_is_a_bad_frame(data: bytes) -> None:
 
 
 @pytest.fixture
-def pair() -> tuple[EngineChannel, socket.socket]:
+def pair() -> Iterator[tuple[EngineChannel, socket.socket]]:
     """An engine's channel and the raw socket at its other end."""
     engine_end, gateway_end = socket.socketpair()
-    return EngineChannel(engine_end), gateway_end
+    yield EngineChannel(engine_end), gateway_end
+    engine_end.close()
+    gateway_end.close()
 
 
 def test_an_engine_sees_the_gateway_end(pair: tuple[EngineChannel, socket.socket]) -> None:

@@ -68,7 +68,7 @@ class StandinEngine:
         self._draining = False
         self._choices: list[ChoiceFinished] = []
         self._finished: list[Finished] = []
-        self._steps = 0
+        self.num_steps = 0
         self.handled: list[ToEngine] = []
 
     @property
@@ -108,7 +108,7 @@ class StandinEngine:
     def step(self) -> StepOutputs | None:
         if not self.has_work:
             return None
-        self._steps += 1
+        self.num_steps += 1
         deltas = []
         for running in list(self._running.values()):
             if running.is_paused:
@@ -125,7 +125,7 @@ class StandinEngine:
             deltas=tuple(deltas),
             choices=tuple(self._choices),
             finished=tuple(self._finished),
-            stats=EngineStats(num_running=len(self._running), steps_total=self._steps),
+            stats=EngineStats(num_running=len(self._running), steps_total=self.num_steps),
         )
         self._choices, self._finished = [], []
         return outputs
