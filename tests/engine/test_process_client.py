@@ -138,16 +138,21 @@ async def test_a_crash_loop_waits_longer_each_time_and_health_forgives() -> None
         assert sleeper.delays_s == [1.0, 2.0, 4.0, 1.0]
 
 
-async def test_an_engine_that_fails_ends_its_connection_and_is_restarted() -> None:
+@pytest.mark.parametrize("fault", [666, 667], ids=["exception", "garbage"])
+async def test_an_engine_that_fails_is_restarted(fault: int) -> None:
     sleeper, states = Sleeper(), States()
     async with started(client_of(hook=states, sleep=sleeper)) as client:
-        stream = client.submit_nowait(msgspec.structs.replace(request("a"), token_ids=(666,)))
+        first_pid = client.pid
+        stream = client.submit_nowait(msgspec.structs.replace(request("a"), token_ids=(fault,)))
         finished = (await read(stream))[-1]
         assert isinstance(finished, Finished)
         assert finished.error is not None
         assert finished.error.code == "engine_died"
+        assert ("not a message" in states.events[-1].reason) == (fault == 667)
         await sleeper.wake()
         await states.wait_for("ready")
+        assert first_pid is not None
+        assert not is_running(first_pid)
 
 
 async def test_a_restart_that_fails_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,8 @@ class StandinEngine:
         match message:
             case Submit(request) if request.token_ids == (666,):
                 raise RuntimeError("a bug, asked for by a test")
+            case Submit(request) if request.token_ids == (667,):
+                os.write(int(sys.argv[-1]), b"\0\0\0\x01\xc1")  # garbage on the worker's own socket
             case Submit(request) if self._draining:
                 error = ErrorInfo(code="draining", message="Draining.", retry_after_s=1.0)
                 self._finish(_Running(request), error)

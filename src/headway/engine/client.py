@@ -1,6 +1,6 @@
 """How the rest of Headway reaches an engine, wherever it runs: the seam between gateway and engine.
 
-Implementations: `engine.thread` (same process, for tests), `engine.process` (own process, the default).
+Implementations: `engine.process` (own process, the default), `engine.thread` (same process), `engine.inline` (for tests).
 It exchanges only the frozen messages of `headway.core.messages`.
 """
 
