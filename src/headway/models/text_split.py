@@ -31,8 +31,8 @@ class TextSplitter:
 
     def __init__(self, added_tokens: Iterable[str], *, lone_digits: bool) -> None:
         self._added = tuple(added_tokens)
-        letter = re.compile(f"[{_LETTERS}](.)", re.DOTALL)
-        inside = {match for token in self._added for match in letter.findall(token)}
+        after_letter = re.compile(f"(?<=[{_LETTERS}]).", re.DOTALL)
+        inside = {char for token in self._added for char in after_letter.findall(token)}
         after = "".join(re.escape(char) for char in _AFTER_LETTERS if char not in inside)
         cuts = [f"(?<=[{_LETTERS}])(?=[{after}])"] if after else []
         if lone_digits and not any(re.search(r"[0-9][0-9]", token) for token in self._added):
