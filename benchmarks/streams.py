@@ -41,7 +41,7 @@ class _StreamProtocol(asyncio.Protocol):
         if b"data: [DONE]" in self.stream.body[-64:]:
             self._transport.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio names it
         if not self._done.done():
             self._done.set_result(self.stream)
 
@@ -56,6 +56,7 @@ def chat_request(host: str, model: str, prompt: str, output_tokens: int) -> byte
             "ignore_eos": True,
             "temperature": 0,
             "stream": True,
+            "stream_options": {"include_usage": True},
         }
     ).encode()
     head = (

@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import uvicorn
@@ -40,6 +40,7 @@ class _ServerThread:
         self._log_json = log_json
         self._running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
         self._started: Future[None] = Future()
+        self._server: uvicorn.Server | None = None
         self._thread = threading.Thread(target=self._run, name="headway-server")
 
     def start(self) -> None:
@@ -51,9 +52,15 @@ class _ServerThread:
     def stop(self) -> None:
         """Cancel whatever it does, even if it is still starting, and wait for its end."""
         loop, task = self._running.result()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(task.cancel)
+        with suppress(RuntimeError):  # the loop has closed already
+            loop.call_soon_threadsafe(self._end, task)
         self._thread.join()
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        if self._server is None:
+            task.cancel()
+        else:
+            self._server.should_exit = True
 
     def _run(self) -> None:
         loop = asyncio.new_event_loop()
@@ -75,9 +82,14 @@ class _ServerThread:
                 listener.bind(str(self._path))
                 listener.listen()  # from here on connections wait until the server takes them
                 self._started.set_result(None)
-                server = uvicorn.Server(
+                self._server = uvicorn.Server(
                     uvicorn.Config(
-                        service.app, log_config=None, log_level="warning", access_log=False, ws="none"
+                        service.app,
+                        log_config=None,
+                        log_level="warning",
+                        access_log=False,
+                        ws="none",
+                        timeout_graceful_shutdown=1,
                     )
                 )
-                await server.serve(sockets=[listener])
+                await self._server.serve(sockets=[listener])
