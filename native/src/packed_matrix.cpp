@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 namespace headway {
@@ -19,20 +18,22 @@ void pack_row_int8(const PackedMatrix& matrix, const float* row, std::uint8_t* t
   const std::int64_t record_bytes = kTileColumns * (2 + group);
   const std::int64_t padded = matrix.padded_k();
   for (std::int64_t begin = 0; begin < padded; begin += group, tile += record_bytes) {
-    float bound = 0.0F;
-    for (int i = 0; i < group; ++i) bound = std::fmax(bound, std::fabs(row[begin + i]));
+    std::int32_t bound_bits = 0;  // magnitudes compare like integers, which the compiler can do side by side
+    for (int i = 0; i < group; ++i) {
+      const std::int32_t magnitude = std::bit_cast<std::int32_t>(row[begin + i]) & 0x7fffffff;
+      bound_bits = magnitude > bound_bits ? magnitude : bound_bits;
+    }
+    const auto bound = std::bit_cast<float>(bound_bits);
     // A bound this small would make 1 / scale overflow: such a group counts as zero. So does one with no finite bound.
     const bool live = bound > 1e-30F && bound < 1e30F;
     const std::uint16_t scale = live ? bf16_at_least(bound / 127.0F) : 0;
     const float inverse = live ? 1.0F / bf16_to_float(scale) : 0.0F;
     std::memcpy(tile + lane * 2, &scale, 2);
     std::uint8_t* weights = tile + kTileColumns * 2 + lane * 4;
-    std::uint8_t packed[64];
-    for (int i = 0; i < group; ++i) {
-      // Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits.
-      const std::uint32_t bits = std::bit_cast<std::uint32_t>(live ? row[begin + i] * inverse + 0x1.8p23F : 0x1.8p23F);
-      packed[i] = static_cast<std::uint8_t>(bits + static_cast<std::uint32_t>(matrix.format.weight_bias));
-    }
+    std::uint8_t packed[64] = {};
+    for (int i = 0; live && i < group; ++i)  // adding 1.5 * 2^23 rounds to an integer, which then lies in the low bits
+      packed[i] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(row[begin + i] * inverse + 0x1.8p23F));
+    for (int i = 0; i < group; ++i) packed[i] = static_cast<std::uint8_t>(packed[i] + matrix.format.weight_bias);
     for (int i = 0; i < group; i += 4) std::memcpy(weights + i * kTileColumns, packed + i, 4);
   }
 }
@@ -63,12 +64,15 @@ PackedTile PackedMatrix::tile(std::int64_t index) const {
 void pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,
                std::vector<float>& row_buffer) {
   const std::int64_t source_bytes = row_bytes(type, matrix.columns);
-  row_buffer.resize(static_cast<std::size_t>(matrix.padded_k()));
+  row_buffer.assign(static_cast<std::size_t>(matrix.padded_k()), 0.0F);
   std::uint8_t* target = matrix.data + tile * matrix.tile_bytes();
   for (int lane = 0; lane < kTileColumns; ++lane) {
     const std::int64_t row = tile * kTileColumns + lane;
-    std::fill(row_buffer.begin(), row_buffer.end(), 0.0F);
-    if (row < matrix.rows) dequantize_row(type, source + row * source_bytes, matrix.columns, row_buffer.data());
+    if (row < matrix.rows) {
+      dequantize_row(type, source + row * source_bytes, matrix.columns, row_buffer.data());
+    } else if (row == matrix.rows) {  // the padding of the last tile
+      std::fill(row_buffer.begin(), row_buffer.end(), 0.0F);
+    }
     if (matrix.format.weights == WeightFormat::kInt8) {
       pack_row_int8(matrix, row_buffer.data(), target, lane);
     } else {

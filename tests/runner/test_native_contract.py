@@ -1,0 +1,251 @@
+"""What the native core refuses, in words, before it computes anything."""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headway import _native
+from headway.core.plan import TensorType
+from headway.runner.native_runner import NativeRunner
+from headway.runner.step import Step
+from support.tiny_llama import (
+    Part,
+    TinyShape,
+    empty_model,
+    greedy,
+    make_model,
+    make_runner,
+    make_step,
+    random_tensors,
+)
+
+pytestmark = pytest.mark.native
+
+SHAPE = TinyShape()
+
+
+@pytest.fixture(scope="module")
+def runner() -> NativeRunner:
+    return make_runner(
+        make_model(SHAPE, random_tensors(SHAPE), weights="int8", isa="auto"), SHAPE, num_blocks=48
+    )
+
+
+def good_step(**changes: Any) -> Step:
+    parts = [Part([1, 2, 3], 0, [4], [2]), Part([5, 6], 17, [7, 8], [0, 1])]
+    return replace(make_step(parts, sampling=greedy(3)), **changes)
+
+
+def ints(*values: int) -> "array[int]":
+    return array("i", values)
+
+
+BROKEN: dict[str, tuple[dict[str, Any], str]] = {
+    "token too large": ({"tokens": ints(1, 2, SHAPE.vocab_size, 5, 6)}, "not in the vocabulary"),
+    "token negative": ({"tokens": ints(1, 2, -1, 5, 6)}, "not in the vocabulary"),
+    "positions short": ({"positions": ints(0, 1, 2, 17)}, "positions must have 5 items"),
+    "positions not consecutive": ({"positions": ints(0, 1, 3, 17, 18)}, "consecutive"),
+    "positions not from context": ({"positions": ints(0, 1, 2, 16, 17)}, "consecutive"),
+    "starts fall": ({"sequence_starts": ints(0, 6, 5)}, "must not fall"),
+    "starts end wrong": ({"sequence_starts": ints(0, 3, 4)}, "end with 5"),
+    "starts begin wrong": ({"sequence_starts": ints(1, 3, 5)}, "begin with 0"),
+    "starts short": ({"sequence_starts": ints(0, 5)}, "3 items"),
+    "context negative": ({"context_lens": ints(0, -1)}, "negative"),
+    "context beyond": ({"context_lens": ints(0, SHAPE.max_context)}, "positions"),
+    "context huge": ({"context_lens": ints(0, 2**31 - 1)}, "positions"),
+    "table short": ({"block_table": ints(4, 7), "block_table_starts": ints(0, 1, 2)}, "needs 2 blocks"),
+    "block too large": ({"block_table": ints(4, 7, 48)}, "block 48"),
+    "block negative": ({"block_table": ints(-1, 7, 8)}, "block -1"),
+    "table starts fall": ({"block_table_starts": ints(0, 4, 3)}, "must not fall"),
+    "block written twice": ({"block_table": ints(8, 7, 8)}, "twice"),
+    "adapter": ({"adapter_ids": ints(0, 1)}, "Adapter 1"),
+    "adapters short": ({"adapter_ids": ints(0)}, "adapter_ids"),
+    "output beyond": ({"output_rows": ints(2, 3, 5)}, "output_rows"),
+    "output negative": ({"output_rows": ints(-1, 3, 4)}, "output_rows"),
+    "output falls": ({"output_rows": ints(3, 2, 4)}, "output_rows"),
+    "kinds short": ({"output_kinds": ints(0, 0)}, "output_kinds"),
+    "kind unknown": ({"output_kinds": ints(0, 0, 2)}, "output_kinds"),
+    "no sampling": ({"sampling": None}, "temperature"),
+    "sampling short": ({"sampling": greedy(2)}, "temperature"),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_step_is_refused_and_changes_nothing(
+    runner: NativeRunner, changes: dict[str, Any], words: str
+) -> None:
+    before = [runner.read_block(block) for block in (4, 7, 8)]
+    with pytest.raises(ValueError, match=words):
+        runner.execute(good_step(**changes))
+    assert [runner.read_block(block) for block in (4, 7, 8)] == before
+
+
+def test_the_good_step_is_taken(runner: NativeRunner) -> None:
+    assert len(runner.execute(good_step()).tokens) == 3
+
+
+def test_an_empty_step_is_taken(runner: NativeRunner) -> None:
+    result = runner.execute(make_step([]))
+    assert (list(result.tokens), result.hidden) == ([], b"")
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Step) if field.name != "sampling"])
+def test_arrays_of_another_type_are_refused(runner: NativeRunner, name: str) -> None:
+    with pytest.raises(TypeError):
+        runner.execute(good_step(**{name: array("q", [0, 1, 2])}))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(greedy(1))])
+def test_sampling_arrays_of_another_length_are_refused(runner: NativeRunner, name: str) -> None:
+    sampling = greedy(3)
+    longer = array(getattr(sampling, name).typecode, [*getattr(sampling, name), 1])
+    with pytest.raises(ValueError, match=r"must|Sampling"):
+        runner.execute(good_step(sampling=replace(sampling, **{name: longer})))
+
+
+def test_a_mask_that_does_not_exist_is_refused(runner: NativeRunner) -> None:
+    with pytest.raises(ValueError, match="mask 0"):
+        runner.execute(good_step(sampling=replace(greedy(3), mask_rows=ints(-1, 0, -1))))
+
+
+def test_a_row_without_any_allowed_token_gives_minus_one(runner: NativeRunner) -> None:
+    words = (SHAPE.vocab_size + 31) // 32
+    sampling = replace(greedy(3, num_logprobs=1), mask_rows=ints(-1, 0, -1), masks=array("I", [0] * words))
+    result = runner.execute(good_step(sampling=sampling))
+    assert result.tokens[1] == -1
+    assert result.logprobs[1] is None
+    assert min(result.tokens[0], result.tokens[2]) >= 0
+
+
+@pytest.mark.parametrize("block", [-1, 48, 2**40])
+def test_blocks_that_do_not_exist_are_refused(runner: NativeRunner, block: int) -> None:
+    data = runner.read_block(0)
+    calls: list[Callable[[], object]] = [
+        lambda: runner.read_block(block),
+        lambda: runner.write_block(block, data),
+        lambda: runner.copy_block(block, 0),
+        lambda: runner.copy_block(0, block),
+    ]
+    for call in calls:
+        with pytest.raises(IndexError, match=str(block)):
+            call()
+
+
+def test_block_data_of_another_size_is_refused(runner: NativeRunner) -> None:
+    with pytest.raises(ValueError, match="bytes"):
+        runner.write_block(0, runner.read_block(0)[:-1])
+
+
+def test_a_block_has_the_size_its_format_says() -> None:
+    model = make_model(SHAPE, random_tensors(SHAPE), weights="bf16", isa="portable")
+    values = 2 * 16 * SHAPE.head_dim * SHAPE.num_kv_heads * SHAPE.num_layers
+    scales = 2 * 16 * SHAPE.num_kv_heads * SHAPE.num_layers
+    assert _native.KvCache(model, num_blocks=1, dtype="bf16").block_bytes == values * 2
+    assert _native.KvCache(model, num_blocks=1, dtype="int8").block_bytes == values + scales * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_blocks": 0}, "num_blocks"),
+        ({"num_blocks": 2**40}, "num_blocks"),
+        ({"block_size": 32}, "block_size"),
+        ({"dtype": "fp8"}, "dtype"),
+    ],
+)
+def test_caches_that_cannot_be_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        _native.KvCache(empty_model(SHAPE), **({"num_blocks": 1} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"isa": "avx1024"}, "avx1024"),
+        ({"weights": "int3"}, "weights"),
+        ({"group_size": 16}, "group_size"),
+        ({"threads": 0}, "threads"),
+        ({"threads": 10**6}, "threads"),
+    ],
+)
+def test_settings_out_of_range_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        empty_model(SHAPE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_size": 0}, "hidden_size"),
+        ({"vocab_size": 2**30}, "vocab_size"),
+        ({"num_kv_heads": 4}, "num_kv_heads"),
+        ({"head_dim": 40}, "head_dim"),
+        ({"rope_dim": 7}, "rope_dim"),
+        ({"rope_dim": 64}, "rope_dim"),
+        ({"norm_epsilon": -1.0}, "norm_epsilon"),
+        ({"norm_epsilon": float("nan")}, "norm_epsilon"),
+        ({"rope_theta": 0.0}, "rope_theta"),
+    ],
+)
+def test_shapes_out_of_range_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        empty_model(replace(SHAPE, **changes))
+
+
+GOOD_TENSOR: dict[str, Any] = {
+    "role": "query",
+    "layer": 0,
+    "tensor_type": TensorType.F16,
+    "rows": SHAPE.num_heads * SHAPE.head_dim,
+    "columns": SHAPE.hidden_size,
+    "data": bytes(SHAPE.num_heads * SHAPE.head_dim * SHAPE.hidden_size * 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"role": "qeury"}, "qeury"),
+        ({"role": "output_norm"}, "output_norm"),
+        ({"layer": None}, "query"),
+        ({"layer": 2}, "Layer 2"),
+        ({"layer": -1}, "negative"),
+        ({"rows": 5}, "must be 192 x 72"),
+        ({"columns": -72}, "must be 192 x 72"),
+        ({"data": GOOD_TENSOR["data"][:-1]}, "bytes"),
+        ({"tensor_type": 12}, "type 12"),
+        ({"tensor_type": TensorType.Q8_0}, "blocks of 32"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        empty_model(SHAPE).load(**(GOOD_TENSOR | changes))
+
+
+def test_a_tensor_is_loaded_once() -> None:
+    model = empty_model(SHAPE)
+    model.load(**GOOD_TENSOR)
+    with pytest.raises(ValueError, match="query of layer 0 was loaded already"):
+        model.load(**GOOD_TENSOR)
+
+
+def test_a_model_with_a_tensor_missing_does_not_run() -> None:
+    tensors = dict(random_tensors(SHAPE))
+    del tensors["ffn_down", 1]
+    with pytest.raises(ValueError, match="ffn_down of layer 1 is missing"):
+        make_model(SHAPE, tensors, weights="int8", isa="auto")
+    with pytest.raises(ValueError, match="not finished"):
+        _native.Runner(_native.KvCache(empty_model(SHAPE), num_blocks=1))
+
+
+def test_logits_of_nan_weights_crash_nothing() -> None:
+    tensors = {key: np.full_like(value, np.nan) for key, value in random_tensors(SHAPE).items()}
+    for isa in _native.available_isas():
+        for weights in ("bf16", "int8"):
+            model = make_model(SHAPE, tensors, weights=weights, isa=isa)
+            result = make_runner(model, SHAPE).execute(good_step())
+            assert len(result.tokens) == 3

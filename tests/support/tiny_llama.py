@@ -1,0 +1,294 @@
+"""A llama of a few thousand random weights, given to the native core straight from arrays, and the same in numpy."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway import _native
+from headway.core.plan import TensorType
+from headway.runner.native_runner import NativeRunner
+from headway.runner.step import OutputKind, RunnerInfo, SamplingBatch, Step
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TinyShape:
+    """Sizes on purpose uneven: hidden, vocabulary and FFN fill neither tiles nor groups."""
+
+    vocab_size: int = 131
+    max_context: int = 640
+    hidden_size: int = 72
+    num_layers: int = 2
+    num_heads: int = 6
+    num_kv_heads: int = 2
+    head_dim: int = 32
+    ffn_size: int = 104
+    norm_epsilon: float = 1e-5
+    rope_theta: float = 10_000.0
+    rope_dim: int = 32
+    rope_interleaved: bool = True
+    tied_embeddings: bool = True
+
+
+Tensors = Mapping[tuple[str, int | None], F32]
+
+
+def random_tensors(shape: TinyShape, *, seed: int = 1, rope_factors: bool = False) -> Tensors:
+    """Random weights by (role, layer); matrices are (rows, columns)."""
+    rng = np.random.default_rng(seed)
+
+    def matrix(rows: int, columns: int, scale: float = 1.0) -> F32:
+        values: F64 = rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)
+        return values.astype(np.float32)
+
+    def norm() -> F32:
+        return (1.0 + 0.1 * rng.standard_normal((1, shape.hidden_size))).astype(np.float32)
+
+    hidden, heads, kv = (
+        shape.hidden_size,
+        shape.num_heads * shape.head_dim,
+        shape.num_kv_heads * shape.head_dim,
+    )
+    tensors: dict[tuple[str, int | None], F32] = {
+        ("token_embedding", None): matrix(shape.vocab_size, hidden, 4.0),
+        ("output_norm", None): norm(),
+    }
+    if not shape.tied_embeddings:
+        tensors["output", None] = matrix(shape.vocab_size, hidden, 4.0)
+    if rope_factors:
+        tensors["rope_factors", None] = rng.uniform(1.0, 8.0, (1, shape.rope_dim // 2)).astype(np.float32)
+    for layer in range(shape.num_layers):
+        tensors["attention_norm", layer] = norm()
+        tensors["query", layer] = matrix(heads, hidden, 2.0)
+        tensors["key", layer] = matrix(kv, hidden, 2.0)
+        tensors["value", layer] = matrix(kv, hidden)
+        tensors["attention_output", layer] = matrix(hidden, heads)
+        tensors["ffn_norm", layer] = norm()
+        tensors["ffn_gate", layer] = matrix(shape.ffn_size, hidden)
+        tensors["ffn_up", layer] = matrix(shape.ffn_size, hidden)
+        tensors["ffn_down", layer] = matrix(hidden, shape.ffn_size)
+    return tensors
+
+
+def make_model(
+    shape: TinyShape, tensors: Tensors, *, weights: str, isa: str, threads: int = 1, group_size: int = 32
+) -> _native.Model:
+    """Load the tensors as float32 and finish the model."""
+    model = empty_model(shape, weights=weights, isa=isa, threads=threads, group_size=group_size)
+    for (role, layer), values in tensors.items():
+        rows, columns = values.shape
+        model.load(
+            role=role,
+            layer=layer,
+            tensor_type=TensorType.F32,
+            rows=rows,
+            columns=columns,
+            data=memoryview(values.tobytes()),
+        )
+    model.finish()
+    return model
+
+
+def empty_model(
+    shape: TinyShape, *, weights: str = "int8", isa: str = "auto", threads: int = 1, group_size: int = 32
+) -> _native.Model:
+    """Return a model without tensors."""
+    return _native.Model(
+        vocab_size=shape.vocab_size,
+        max_context=shape.max_context,
+        hidden_size=shape.hidden_size,
+        num_layers=shape.num_layers,
+        num_heads=shape.num_heads,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        ffn_size=shape.ffn_size,
+        norm_epsilon=shape.norm_epsilon,
+        rope_theta=shape.rope_theta,
+        rope_dim=shape.rope_dim,
+        rope_interleaved=shape.rope_interleaved,
+        tied_embeddings=shape.tied_embeddings,
+        weights=weights,
+        group_size=group_size,
+        isa=isa,
+        threads=threads,
+    )
+
+
+def make_runner(
+    model: _native.Model, shape: TinyShape, *, kv: str = "bf16", num_blocks: int = 64
+) -> NativeRunner:
+    """Return a runner with an empty cache of `num_blocks`."""
+    cache = _native.KvCache(model, num_blocks=num_blocks, dtype=kv)
+    info = RunnerInfo(
+        vocab_size=shape.vocab_size,
+        max_context=shape.max_context,
+        num_blocks=num_blocks,
+        block_size=16,
+        system_fingerprint="tiny",
+    )
+    return NativeRunner(cache, info)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one sequence brings to a step: tokens after `context` cached ones, its blocks, rows read (of its tokens)."""
+
+    tokens: Sequence[int]
+    context: int
+    blocks: Sequence[int]
+    outputs: Sequence[int] = ()
+
+
+def make_step(
+    parts: Sequence[Part], *, kind: OutputKind = OutputKind.LOGITS, sampling: SamplingBatch | None = None
+) -> Step:
+    """Lay the parts out as flat arrays."""
+    starts, table_starts, outputs = array("i", [0]), array("i", [0]), array("i")
+    tokens, positions, table = array("i"), array("i"), array("i")
+    for part in parts:
+        outputs.extend(len(tokens) + row for row in part.outputs)
+        tokens.extend(part.tokens)
+        positions.extend(range(part.context, part.context + len(part.tokens)))
+        table.extend(part.blocks)
+        starts.append(len(tokens))
+        table_starts.append(len(table))
+    return Step(
+        tokens=tokens,
+        positions=positions,
+        sequence_starts=starts,
+        context_lens=array("i", [part.context for part in parts]),
+        block_table=table,
+        block_table_starts=table_starts,
+        adapter_ids=array("i", [0] * len(parts)),
+        output_rows=outputs,
+        output_kinds=array("i", [kind] * len(outputs)),
+        sampling=sampling,
+    )
+
+
+def greedy(num_rows: int, *, positions: Sequence[int] | None = None, num_logprobs: int = -1) -> SamplingBatch:
+    """Greedy sampling of `num_rows` rows."""
+    return SamplingBatch(
+        temperature=array("f", [0.0] * num_rows),
+        top_k=array("i", [0] * num_rows),
+        top_p=array("f", [1.0] * num_rows),
+        min_p=array("f", [0.0] * num_rows),
+        repetition_penalty=array("f", [1.0] * num_rows),
+        presence_penalty=array("f", [0.0] * num_rows),
+        frequency_penalty=array("f", [0.0] * num_rows),
+        seeds=array("Q", [7] * num_rows),
+        choices=array("i", [0] * num_rows),
+        positions=array("i", positions if positions is not None else [0] * num_rows),
+        num_logprobs=array("i", [num_logprobs] * num_rows),
+        history_starts=array("i", [0] * (num_rows + 1)),
+        history=array("i"),
+        history_prompt_lens=array("i", [0] * num_rows),
+        bias_starts=array("i", [0] * (num_rows + 1)),
+        bias_ids=array("i"),
+        bias_values=array("f"),
+        mask_rows=array("i", [-1] * num_rows),
+        masks=array("I"),
+    )
+
+
+def drawing(num_rows: int, *, positions: Sequence[int], temperature: float = 1.0) -> SamplingBatch:
+    """Sampling at a temperature, seed 7."""
+    return replace(greedy(num_rows, positions=positions), temperature=array("f", [temperature] * num_rows))
+
+
+def round_bf16(values: F32) -> F32:
+    """Round to bfloat16, ties to even."""
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return rounded.astype(np.uint32).view(np.float32)
+
+
+def quantize(values: F64, group_size: int, *, bf16_scale: bool = False) -> F64:
+    """Round to int8 by groups along the last axis, symmetric; what the runtime's integers stand for."""
+    size = values.shape[-1]
+    groups = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -size % group_size)])
+    groups = groups.reshape(*values.shape[:-1], -1, group_size)
+    scale = (np.abs(groups).max(axis=-1, keepdims=True) / 127.0).astype(np.float32)
+    if bf16_scale:  # upwards, so that the largest weight stays within 127 scales
+        scale = ((scale.view(np.uint32) + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)
+    steps = np.rint(np.divide(groups, scale, out=np.zeros_like(groups), where=scale > 0))
+    result: F64 = (steps * scale).reshape(*values.shape[:-1], -1)[..., :size]
+    return result
+
+
+def reference_logits(
+    shape: TinyShape,
+    tensors: Tensors,
+    tokens: Sequence[int],
+    *,
+    weights: str = "f32",
+    kv: str = "f32",
+    group_size: int = 32,
+) -> F64:
+    """Logits of every position (num_tokens, vocab_size) in float64, from values rounded as the formats say."""
+
+    def matrix(role: str, layer: int | None = None) -> F64:
+        values = tensors[role, layer]
+        if weights == "int8":
+            return quantize(values.astype(np.float64), group_size, bf16_scale=True)
+        return (round_bf16(values) if weights == "bf16" else values).astype(np.float64)
+
+    def product(x: F64, role: str, layer: int | None = None) -> F64:
+        result: F64 = (quantize(x, group_size) if weights == "int8" else x) @ matrix(role, layer).T
+        return result
+
+    def cached(x: F64) -> F64:
+        if kv == "int8":
+            return quantize(x, shape.head_dim)
+        return round_bf16(x.astype(np.float32)).astype(np.float64) if kv == "bf16" else x
+
+    def norm(x: F64, role: str, layer: int | None = None) -> F64:
+        scale = 1.0 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + shape.norm_epsilon)
+        result: F64 = x * scale * tensors[role, layer].astype(np.float64)
+        return result
+
+    count, group = len(tokens), shape.num_heads // shape.num_kv_heads
+    cosine, sine = _rotation(shape, tensors, count)
+    x = matrix("token_embedding")[np.array(tokens)]
+    future = np.triu(np.ones((count, count), dtype=bool), 1)
+    for layer in range(shape.num_layers):
+        h = norm(x, "attention_norm", layer)
+        q = product(h, "query", layer).reshape(count, shape.num_heads, shape.head_dim)
+        k = product(h, "key", layer).reshape(count, shape.num_kv_heads, shape.head_dim)
+        v = product(h, "value", layer).reshape(count, shape.num_kv_heads, shape.head_dim)
+        q, k, v = _rotate(shape, q, cosine, sine), cached(_rotate(shape, k, cosine, sine)), cached(v)
+        scores = np.einsum("thd,shd->hts", q, np.repeat(k, group, axis=1)) / np.sqrt(shape.head_dim)
+        scores[:, future] = -np.inf
+        p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        p /= p.sum(axis=-1, keepdims=True)
+        mixed = np.einsum("hts,shd->thd", p, np.repeat(v, group, axis=1)).reshape(count, -1)
+        x = x + product(mixed, "attention_output", layer)
+        h = norm(x, "ffn_norm", layer)
+        gate, up = product(h, "ffn_gate", layer), product(h, "ffn_up", layer)
+        x = x + product(gate / (1.0 + np.exp(-gate)) * up, "ffn_down", layer)
+    return product(norm(x, "output_norm"), "token_embedding" if shape.tied_embeddings else "output")
+
+
+def _rotation(shape: TinyShape, tensors: Tensors, count: int) -> tuple[F64, F64]:
+    frequencies = shape.rope_theta ** (-np.arange(0, shape.rope_dim, 2) / shape.rope_dim)
+    factors = tensors.get(("rope_factors", None))
+    if factors is not None:
+        frequencies = frequencies / factors[0].astype(np.float64)
+    angles = np.arange(count)[:, None] * frequencies[None, :]
+    return np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
+
+
+def _rotate(shape: TinyShape, x: F64, cosine: F64, sine: F64) -> F64:
+    half, out = shape.rope_dim // 2, x.copy()
+    if shape.rope_interleaved:
+        first, second = slice(0, shape.rope_dim, 2), slice(1, shape.rope_dim, 2)
+    else:
+        first, second = slice(0, half), slice(half, shape.rope_dim)
+    a, b = x[..., first], x[..., second]
+    out[..., first], out[..., second] = a * cosine - b * sine, a * sine + b * cosine
+    return out
