@@ -319,6 +319,31 @@ def test_a_runner_that_loses_tokens_is_a_failure_too() -> None:
     assert_idle(engine)
 
 
+def test_a_request_without_a_drawable_token_ends_alone() -> None:
+    engine = make_engine(FakeRunner(script=lambda row: -1 if row.seed == 5 and row.position == 12 else None))
+    doomed = SamplingParams(temperature=1.0, seed=5)
+    spared = make_request("spared", prompt(9), 6, HOT)
+    submit_all(engine, [make_request("doomed", prompt(10), 6, doomed, n=2), spared])
+    got = run_until_idle(engine)
+    error = got.finished["doomed"].error
+    assert error is not None
+    assert "no token" in error.message
+    assert got.finished["doomed"].usage.completion_tokens == 4
+    assert got.of("spared") == run_alone(spared).of("spared")
+    assert_idle(engine)
+
+
+def test_a_failing_choice_ends_another_that_is_in_prefill() -> None:
+    runner = FakeRunner(script=lambda _: -1, keep_steps=True)
+    engine = make_engine(runner, limits=SchedulerConfig(max_prefill_tokens=8))
+    engine.handle(Submit(make_request("doomed", prompt(30), n=2)))
+    got = run_until_idle(engine)
+    assert runner.steps is not None
+    assert len(runner.steps[-1].context_lens) == 2
+    assert got.reasons == {("doomed", 0): "error", ("doomed", 1): "error"}
+    assert_idle(engine)
+
+
 def test_steps_tell_the_runner_what_sampling_needs() -> None:
     runner = FakeRunner(keep_steps=True, script=lambda row: row.position)
     engine = make_engine(runner)

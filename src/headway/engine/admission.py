@@ -5,12 +5,16 @@ so that a request can only ever harm itself. It knows no blocks in use: what can
 wait is not.
 """
 
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 
 from headway.core.config import SchedulerConfig
 from headway.core.errors import ContextExceeded, Draining, HeadwayError, InvalidRequest, QueueFull
 from headway.core.messages import EngineInfo
 from headway.core.request import Request
+from headway.core.sampling import SamplingParams
 
 MAX_CHOICES = 128
 """OpenAI's limit on `n`; each choice is a sequence of its own."""
@@ -34,30 +38,51 @@ def refusal(
 
 
 def _malformed(request: Request, info: EngineInfo) -> HeadwayError | None:
-    sampling = request.sampling
     if not request.token_ids:
         return InvalidRequest("The prompt is empty; send at least one token.", param="prompt")
     if min(request.token_ids) < 0 or max(request.token_ids) >= info.vocab_size:
         message = f"The prompt has a token id outside 0 to {info.vocab_size - 1}; use this model's tokenizer."
         return InvalidRequest(message, param="prompt")
-    if any(not 0 <= token < info.vocab_size for token, _ in sampling.logit_bias):
-        message = (
-            f"logit_bias names a token id outside 0 to {info.vocab_size - 1}; use this model's tokenizer."
-        )
-        return InvalidRequest(message, param="logit_bias")
     if request.max_tokens < 1:
         return InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
     if not 1 <= request.n <= MAX_CHOICES:
         return InvalidRequest(f"n must be between 1 and {MAX_CHOICES}.", param="n")
     if not 0 <= request.num_resumed < len(request.token_ids):
         return InvalidRequest("num_resumed must leave at least one prompt token.", param="num_resumed")
-    if not 0 <= sampling.seed < 2**64:
-        return InvalidRequest("seed must be between 0 and 2**64 - 1.", param="seed")
-    if not 0 <= sampling.top_k < 2**31:
-        return InvalidRequest("top_k must be 0 (off) or the number of tokens to keep.", param="top_k")
-    if sampling.num_logprobs is not None and not 0 <= sampling.num_logprobs <= info.vocab_size:
-        return InvalidRequest(f"logprobs must be between 0 and {info.vocab_size}.", param="logprobs")
+    if request.adapter_id != 0:
+        return InvalidRequest(
+            f"Adapter {request.adapter_id} is not loaded; leave it out.", param="adapter_id"
+        )
+    for param, holds, rule in _sampling_rules(request.sampling, info.vocab_size):
+        if not holds:
+            return InvalidRequest(f"{param} must {rule}.", param=param)
     return None
+
+
+def _sampling_rules(sampling: SamplingParams, vocab_size: int) -> Iterator[tuple[str, bool, str]]:
+    """Yield (parameter, whether its rule holds, the rule), for the values as the runner sees them, in float32."""
+    temperature, top_p, min_p = _float32(sampling.temperature, sampling.top_p, sampling.min_p)
+    repetition, presence, frequency = _float32(
+        sampling.repetition_penalty, sampling.presence_penalty, sampling.frequency_penalty
+    )
+    yield "temperature", 0 <= temperature < inf, "be finite and at least 0"
+    yield "top_k", 0 <= sampling.top_k < 2**31, "be 0 (off) or the number of tokens to keep"
+    yield "top_p", 0 < top_p <= 1, "be above 0 and at most 1"
+    yield "min_p", 0 <= min_p <= 1, "be between 0 and 1"
+    yield "repetition_penalty", 0 < repetition < inf, "be finite and above 0"
+    yield "presence_penalty", -2 <= presence <= 2, "be between -2 and 2"
+    yield "frequency_penalty", -2 <= frequency <= 2, "be between -2 and 2"
+    yield "seed", 0 <= sampling.seed < 2**64, "be between 0 and 2**64 - 1"
+    biased = all(0 <= token < vocab_size for token, _ in sampling.logit_bias)
+    yield "logit_bias", biased, f"name token ids between 0 and {vocab_size - 1}"
+    finite = all(map(isfinite, _float32(*(bias for _, bias in sampling.logit_bias))))
+    yield "logit_bias", finite, "add finite numbers"
+    num_logprobs = sampling.num_logprobs or 0
+    yield "logprobs", 0 <= num_logprobs <= vocab_size, f"be between 0 and {vocab_size}"
+
+
+def _float32(*values: float) -> Sequence[float]:
+    return array("f", values)
 
 
 def _too_long(request: Request, info: EngineInfo) -> HeadwayError | None:

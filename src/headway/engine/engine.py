@@ -37,7 +37,7 @@ from headway.engine.live_request import LiveRequest, refused
 from headway.engine.outbox import Outbox
 from headway.engine.roster import Roster
 from headway.engine.scheduler import plan
-from headway.engine.sequence import Sequence
+from headway.engine.sequence import Sequence, State
 from headway.engine.step_builder import build_step
 from headway.engine.totals import Totals
 from headway.engine.view import Plan, View
@@ -216,17 +216,21 @@ class Engine:
         row = 0
         for sequence, num_tokens, draws in step_plan.chunks:
             self._totals.count_computed(num_tokens, sequence.is_decoding)
-            if not draws:
-                sequence.advance(num_tokens, ())
-                self._share(sequence)
+            drawn: tuple[int, ...] = ()
+            logprobs = None
+            if draws:
+                drawn = (result.tokens[row],)
+                logprobs = result.logprobs[row] if result.logprobs else None
+                row += 1
+            if sequence.state is State.FINISHED:
+                continue  # another choice of its request failed in this step
+            live = self._requests[sequence.request.request_id]
+            if drawn and drawn[0] < 0:
+                self._end_all(live, InternalError("The model gave no token for this request; send it again."))
                 continue
-            drawn = (result.tokens[row],)
-            logprobs = result.logprobs[row] if result.logprobs else None
-            row += 1
             accepted, reason = _accept(sequence, drawn)
             sequence.advance(num_tokens, accepted)
             self._share(sequence)
-            live = self._requests[sequence.request.request_id]
             if accepted:
                 live.num_output += len(accepted)
                 if live.first_token_ns is None:
@@ -249,10 +253,8 @@ class Engine:
     def _fail(self, step_plan: Plan[Sequence]) -> None:
         """End every request that had a sequence in a step that failed."""
         for request_id in dict.fromkeys(chunk.sequence.request.request_id for chunk in step_plan.chunks):
-            live = self._requests[request_id]
-            for sequence in list(live.open.values()):
-                self._end_choice(live, sequence, "error")
-            self._end_request(live, InternalError("The model failed to compute this request; send it again."))
+            error = InternalError("The model failed to compute this request; send it again.")
+            self._end_all(self._requests[request_id], error)
 
     # Ends
 
@@ -262,6 +264,11 @@ class Engine:
         self._kv.pool.release_table(sequence.table)
         sequence.finish()
         self._outbox.put_choice_end(live.request.request_id, sequence.choice, reason)
+
+    def _end_all(self, live: LiveRequest, error: HeadwayError) -> None:
+        for sequence in list(live.open.values()):
+            self._end_choice(live, sequence, "error")
+        self._end_request(live, error)
 
     def _end_request(self, live: LiveRequest, error: HeadwayError | None = None) -> None:
         del self._requests[live.request.request_id]
