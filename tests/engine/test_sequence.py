@@ -62,6 +62,14 @@ def test_it_advances_by_a_list() -> None:
     assert sequence.num_computed == 6
 
 
+def test_accepted_drafts_are_computed_already() -> None:
+    sequence = in_state(State.DECODE)
+    sequence.advance(3, [7, 8, 9])
+    assert (sequence.num_computed, sequence.num_tokens) == (8, 9)
+    with pytest.raises(IllegalMove, match="more tokens"):
+        sequence.advance(4, [1, 2, 3])
+
+
 def test_nothing_is_drawn_before_everything_is_computed() -> None:
     sequence = fresh()
     sequence.admit(0)

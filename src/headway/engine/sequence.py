@@ -118,18 +118,22 @@ class Sequence:
         self.num_shared = num_blocks
 
     def advance(self, num_computed: int, drawn: ReadOnly[int]) -> None:
-        """Note that `num_computed` more tokens are in the cache and append those `drawn` after them, if any."""
+        """Note that `num_computed` more tokens are in the cache, and append those `drawn`, if any.
+
+        All tokens so far are computed before one is drawn. Of several drawn, all but the last may be computed already
+        (accepted drafts); `num_computed` counts them, too.
+        """
         if self.state is not State.PREFILL and self.state is not State.DECODE:
             raise IllegalMove(f"a sequence that is {self.state.value} cannot advance")
-        if self.num_computed + num_computed > len(self.tokens):
+        num_computed += self.num_computed
+        if num_computed > len(self.tokens) + max(0, len(drawn) - 1):
             raise IllegalMove("more tokens computed than the sequence has")
-        self.num_computed += num_computed
-        if drawn:
-            if self.num_computed != len(self.tokens):
-                raise IllegalMove("a token cannot be drawn before all tokens are computed")
-            if not self.is_decoding:
-                self._move(Move.CAUGHT_UP)
-            self.tokens.extend(drawn)
+        if drawn and num_computed < len(self.tokens):
+            raise IllegalMove("a token cannot be drawn before all tokens are computed")
+        self.num_computed = num_computed
+        self.tokens.extend(drawn)
+        if drawn and not self.is_decoding:
+            self._move(Move.CAUGHT_UP)
 
     def truncate(self, num_tokens: int) -> None:
         """Take generated tokens back, as if never drawn. The caller truncates the block table likewise.
