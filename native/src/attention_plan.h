@@ -27,19 +27,18 @@ struct AttentionTile {
   }
 };
 
-struct AttentionPlan {
-  std::vector<AttentionTile> tiles;
-  std::int64_t total_cost = 0;      // sum of tile_cost over the tiles
-  bool split = false;               // spans are spread over the workers
-  std::int64_t num_span_items = 0;  // spans of all tiles
-  std::int64_t num_partials = 0;    // rows of `Workspace::partial_*`
-  int max_rows = 0;                 // query rows of the largest tile
+struct SpanItem {
+  std::int32_t tile;  // index into AttentionPlan::tiles
+  std::int32_t span;
 };
 
-// Time of a tile, in arbitrary units: positions to visit and a fixed part.
-inline std::int64_t tile_cost(const AttentionTile& tile) {
-  return std::int64_t{tile.num_tokens} * (tile.first_position + tile.num_tokens + 64);
-}
+struct AttentionPlan {
+  std::vector<AttentionTile> tiles;
+  bool split = false;                // spans are spread over the workers
+  std::vector<SpanItem> span_items;  // every span of every tile, if split
+  std::int64_t num_partials = 0;     // rows of `Workspace::partial_*`
+  int max_rows = 0;                  // query rows of the largest tile
+};
 
 AttentionPlan plan_attention(const Step& step, const ModelShape& shape, int num_workers);
 

@@ -25,6 +25,17 @@ void rotate(float* head, const float* rotation, int rope_dim, bool interleaved) 
   }
 }
 
+// `WorkerPool::Worker::share`, item by item.
+template <class Body>
+void share_each(WorkerPool::Worker& worker, std::int64_t count, Grain grain, const Body& body) {
+  worker.share(count, grain, [&body](Range range) {
+    for (std::int64_t item = range.begin; item < range.end; ++item) body(item);
+  });
+}
+
+// With many rows a tile is work enough for a chunk.
+Grain tile_grain(std::int64_t num_rows) { return num_rows < 8 ? Grain::kCoarse : Grain::kItem; }
+
 }  // namespace
 
 struct KvSlot {
@@ -63,7 +74,7 @@ StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
   job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
   prepare(job);
   job.output.sampled.resize(static_cast<std::size_t>(num_rows));
-  if (job.num_tokens > 0) model_.pool().run([&](int worker) { compute(job, worker); });
+  if (job.num_tokens > 0) model_.pool().run([&](WorkerPool::Worker& worker) { compute(job, worker); });
   return std::move(job.output);
 }
 
@@ -72,7 +83,7 @@ StepOutput Runner::forward(const Step& step) {
   check_step(step, *cache_);
   Job job{step, {}, {}, 0, {}, {}, {}, {}};
   prepare(job);
-  if (job.num_tokens > 0) model_.pool().run([&](int worker) { compute(job, worker); });
+  if (job.num_tokens > 0) model_.pool().run([&](WorkerPool::Worker& worker) { compute(job, worker); });
   const auto vocab_size = static_cast<std::size_t>(shape_.vocab_size);
   job.output.logits.resize(job.logit_rows.size() * vocab_size);
   for (std::size_t i = 0; i < job.logit_rows.size(); ++i)
@@ -132,50 +143,33 @@ void Runner::prepare(Job& job) {
   }
 }
 
-void Runner::compute(Job& job, int worker) {
-  WorkerPool& pool = model_.pool();
+void Runner::compute(Job& job, Worker& worker) {
   embed(job, worker);
   for (int layer = 0; layer < shape_.num_layers; ++layer) {
     const LayerWeights& weights = model_.layers()[static_cast<std::size_t>(layer)];
-    // A row's norm needs the whole row; after `embed`, rows lie with the same worker.
-    if (layer > 0) pool.barrier();
     norm(job, weights.attention_norm, worker);
-    pool.barrier();
     project_qkv(job, weights, worker);
-    pool.barrier();
     rotate_and_store(job, layer, worker);
-    pool.barrier();
     if (job.attention.split) {
       attend_split(job, layer, worker);
-      pool.barrier();
       merge_split(job, worker);
     } else {
       attend(job, layer, worker);
     }
-    pool.barrier();
-    if (int8_) {
-      quantize_attention(job, worker);
-      pool.barrier();
-    }
+    if (int8_) quantize_attention(job, worker);
     project(weights.attention_output, space_.attention.rows(), job.num_tokens, space_.residual.data(), strides_.hidden,
             true, worker);
-    pool.barrier();
     norm(job, weights.ffn_norm, worker);
-    pool.barrier();
     feed_forward(job, weights, worker);
-    pool.barrier();
     project(weights.ffn_down, space_.inner.rows(), job.num_tokens, space_.residual.data(), strides_.hidden, true, worker);
   }
-  pool.barrier();
   read_out(job, worker);
-  pool.barrier();
   if (!job.sampling.empty()) sample(job, worker);
 }
 
-void Runner::embed(const Job& job, int worker) {
+void Runner::embed(const Job& job, Worker& worker) {
   const int half = shape_.rope_dim / 2;
-  const Range rows = partition(job.num_tokens, worker, num_workers_);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+  share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t row) {
     const auto index = static_cast<std::size_t>(row);
     unpack_row(model_.token_embedding(), job.step.tokens[index], space_.residual.data() + row * strides_.hidden);
     float* rotation = space_.rotation.data() + row * shape_.rope_dim;
@@ -184,7 +178,7 @@ void Runner::embed(const Job& job, int worker) {
       rotation[i] = static_cast<float>(std::cos(angle));
       rotation[half + i] = static_cast<float>(std::sin(angle));
     }
-  }
+  });
 }
 
 void Runner::quantize(const float* source, std::int64_t count, const QuantizedRow& target) const {
@@ -197,10 +191,10 @@ void Runner::normalize_row(const float* row, const std::vector<float>& weight, s
   if (int8_) quantize(out, strides_.hidden, space_.normed.quantized(target, 0));
 }
 
-void Runner::norm(const Job& job, const std::vector<float>& weight, int worker) {
-  const Range rows = partition(job.num_tokens, worker, num_workers_);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row)
+void Runner::norm(const Job& job, const std::vector<float>& weight, Worker& worker) {
+  share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t row) {
     normalize_row(space_.residual.data() + row * strides_.hidden, weight, row);
+  });
 }
 
 // out[row] (+)= x[row] . one tile of the matrix, for every row.
@@ -211,33 +205,31 @@ void Runner::multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const 
 }
 
 void Runner::project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
-                     std::int64_t out_stride, bool accumulate, int worker) const {
-  const Range tiles = partition(matrix.num_tiles(), worker, num_workers_);
-  for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
+                     std::int64_t out_stride, bool accumulate, Worker& worker) const {
+  share_each(worker, matrix.num_tiles(), tile_grain(num_rows), [&](std::int64_t tile) {
     multiply_tile(matrix, tile, x, num_rows, out + tile * kTileColumns, out_stride, accumulate);
+  });
 }
 
-void Runner::project_qkv(const Job& job, const LayerWeights& weights, int worker) {
+void Runner::project_qkv(const Job& job, const LayerWeights& weights, Worker& worker) {
   const ActivationRows x = space_.normed.rows();
   const std::int64_t query_tiles = weights.query.num_tiles(), kv_tiles = weights.key.num_tiles();
-  const Range tiles = partition(query_tiles + 2 * kv_tiles, worker, num_workers_);
-  for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
+  share_each(worker, query_tiles + 2 * kv_tiles, tile_grain(job.num_tokens), [&](std::int64_t i) {
     const std::int64_t kv_tile = i - query_tiles;
     const bool is_query = kv_tile < 0, is_key = !is_query && kv_tile < kv_tiles;
     const PackedMatrix& matrix = is_query ? weights.query : (is_key ? weights.key : weights.value);
     const std::int64_t tile = is_query ? i : (is_key ? kv_tile : kv_tile - kv_tiles);
     const std::int64_t column = (is_query ? 0 : strides_.heads + (is_key ? 0 : strides_.kv_heads)) + tile * kTileColumns;
     multiply_tile(matrix, tile, x, job.num_tokens, space_.qkv.data() + column, strides_.qkv, false);
-  }
+  });
 }
 
-void Runner::rotate_and_store(const Job& job, int layer, int worker) {
+void Runner::rotate_and_store(const Job& job, int layer, Worker& worker) {
   const int head_dim = shape_.head_dim, num_heads = shape_.num_heads;
   // Scores in base 2, so that softmax needs no multiplication.
   const auto query_scale = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(head_dim)));
   const std::int64_t heads_per_row = num_heads + shape_.num_kv_heads;
-  const Range items = partition(job.num_tokens * heads_per_row, worker, num_workers_);
-  for (std::int64_t item = items.begin; item < items.end; ++item) {
+  share_each(worker, job.num_tokens * heads_per_row, Grain::kCoarse, [&](std::int64_t item) {
     const std::int64_t row = item / heads_per_row;
     const int head = static_cast<int>(item % heads_per_row);
     float* qkv = space_.qkv.data() + row * strides_.qkv;
@@ -253,7 +245,7 @@ void Runner::rotate_and_store(const Job& job, int layer, int worker) {
       const KvSlot slot = job.slots[static_cast<std::size_t>(row)];
       cache_->store(cache_->head_part(slot.block, layer, kv_head), slot.index, key, key + strides_.kv_heads);
     }
-  }
+  });
 }
 
 // ---- attention ----
@@ -295,92 +287,78 @@ void Runner::write_attention(std::int64_t row, int head, const float* output, fl
   for (int d = 0; d < shape_.head_dim; ++d) target[d] = output[d] * inverse;
 }
 
-void Runner::attend(const Job& job, int layer, int worker) {
-  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
+void Runner::attend(const Job& job, int layer, Worker& worker) {
   const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
-  const std::int64_t total_cost = job.attention.total_cost * shape_.num_kv_heads;
-  std::int64_t cost_before = 0;
-  for (const AttentionTile& tile : job.attention.tiles) {
-    const std::int64_t cost = tile_cost(tile);
-    for (int kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head, cost_before += cost) {
-      if ((cost_before + cost / 2) * num_workers_ / total_cost != worker) continue;
-      const int num_rows = gather_queries(tile, kv_head, scratch);
-      for (int span = 0; span < tile.num_spans(); ++span) {
-        const int first = attend_span(tile, layer, kv_head, span, scratch, scratch.output.data(), scratch.max.data(),
-                                      scratch.sum.data());
-        for (int row = first; row < num_rows; ++row)
-          kernels_.attention_merge(span == 0, head_dim, scratch.output.data() + row * head_dim, scratch.max.data()[row],
-                                   scratch.sum.data()[row], scratch.total_output.data() + row * head_dim,
-                                   scratch.total_max.data() + row, scratch.total_sum.data() + row);
-      }
-      for (int row = 0; row < num_rows; ++row)
-        write_attention(tile.first_row + row / group, kv_head * group + row % group,
-                        scratch.total_output.data() + row * head_dim, scratch.total_sum.data()[row]);
+  const std::int64_t num_tiles = std::ssize(job.attention.tiles);
+  WorkerScratch& scratch = scratch_of(worker);
+  share_each(worker, num_tiles * shape_.num_kv_heads, Grain::kItem, [&](std::int64_t item) {
+    // Last tiles first: they see the most positions, and what is dear should not come last.
+    const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(num_tiles - 1 - item / shape_.num_kv_heads)];
+    const int kv_head = static_cast<int>(item % shape_.num_kv_heads);
+    const int num_rows = gather_queries(tile, kv_head, scratch);
+    for (int span = 0; span < tile.num_spans(); ++span) {
+      const int first = attend_span(tile, layer, kv_head, span, scratch, scratch.output.data(), scratch.max.data(),
+                                    scratch.sum.data());
+      for (int row = first; row < num_rows; ++row)
+        kernels_.attention_merge(span == 0, head_dim, scratch.output.data() + row * head_dim, scratch.max.data()[row],
+                                 scratch.sum.data()[row], scratch.total_output.data() + row * head_dim,
+                                 scratch.total_max.data() + row, scratch.total_sum.data() + row);
     }
-  }
+    for (int row = 0; row < num_rows; ++row)
+      write_attention(tile.first_row + row / group, kv_head * group + row % group,
+                      scratch.total_output.data() + row * head_dim, scratch.total_sum.data()[row]);
+  });
 }
 
 // Partials of a tile lie span after span, KV head after KV head, row after row.
-void Runner::attend_split(const Job& job, int layer, int worker) {
-  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
-  const Range items = partition(job.attention.num_span_items * shape_.num_kv_heads, worker, num_workers_);
-  std::int64_t item = 0;
-  for (const AttentionTile& tile : job.attention.tiles) {
-    for (int kv_head = 0; kv_head < shape_.num_kv_heads; ++kv_head) {
-      bool gathered = false;
-      for (int span = 0; span < tile.num_spans(); ++span, ++item) {
-        if (item < items.begin || item >= items.end) continue;
-        if (!gathered) gather_queries(tile, kv_head, scratch);
-        gathered = true;
-        const int num_rows = tile.num_tokens * (shape_.num_heads / shape_.num_kv_heads);
-        const std::int64_t at =
-            tile.first_partial + (std::int64_t{span} * shape_.num_kv_heads + kv_head) * num_rows;
-        attend_span(tile, layer, kv_head, span, scratch, space_.partial_output.data() + at * shape_.head_dim,
-                    space_.partial_max.data() + at, space_.partial_sum.data() + at);
-      }
-    }
-  }
+void Runner::attend_split(const Job& job, int layer, Worker& worker) {
+  WorkerScratch& scratch = scratch_of(worker);
+  share_each(worker, std::ssize(job.attention.span_items) * shape_.num_kv_heads, Grain::kItem, [&](std::int64_t item) {
+    const auto [index, span] = job.attention.span_items[static_cast<std::size_t>(item / shape_.num_kv_heads)];
+    const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(index)];
+    const int kv_head = static_cast<int>(item % shape_.num_kv_heads);
+    const std::int64_t num_rows = gather_queries(tile, kv_head, scratch);
+    const std::int64_t at = tile.first_partial + (std::int64_t{span} * shape_.num_kv_heads + kv_head) * num_rows;
+    attend_span(tile, layer, kv_head, span, scratch, space_.partial_output.data() + at * shape_.head_dim,
+                space_.partial_max.data() + at, space_.partial_sum.data() + at);
+  });
 }
 
-void Runner::merge_split(const Job& job, int worker) {
-  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
-  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
-  for (const AttentionTile& tile : job.attention.tiles) {
-    const std::int64_t num_rows = std::int64_t{tile.num_tokens} * shape_.num_heads;  // of all heads
-    const int tile_rows = tile.num_tokens * group;
-    const Range rows = partition(num_rows, worker, num_workers_);
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const int token = static_cast<int>(row % tile_rows) / group;
-      const int head = static_cast<int>(row / tile_rows) * group + static_cast<int>(row % tile_rows) % group;
+void Runner::merge_split(const Job& job, Worker& worker) {
+  const int head_dim = shape_.head_dim, num_heads = shape_.num_heads, group = num_heads / shape_.num_kv_heads;
+  WorkerScratch& scratch = scratch_of(worker);
+  share_each(worker, std::ssize(job.attention.tiles) * num_heads, Grain::kCoarse, [&](std::int64_t item) {
+    const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(item / num_heads)];
+    const int head = static_cast<int>(item % num_heads);
+    for (int token = 0; token < tile.num_tokens; ++token) {
+      const std::int64_t row = (std::int64_t{head / group} * tile.num_tokens + token) * group + head % group;
       float max = 0.0F, sum = 0.0F;
       for (int span = 0; span < tile.num_spans() && tile.limit(token, span) > 0; ++span) {
-        const std::int64_t at = tile.first_partial + span * num_rows + row;
+        const std::int64_t at = tile.first_partial + std::int64_t{span} * tile.num_tokens * num_heads + row;
         kernels_.attention_merge(span == 0, head_dim, space_.partial_output.data() + at * head_dim,
                                  space_.partial_max.data()[at], space_.partial_sum.data()[at],
                                  scratch.total_output.data(), &max, &sum);
       }
       write_attention(tile.first_row + token, head, scratch.total_output.data(), sum);
     }
-  }
+  });
 }
 
 // ---- after attention ----
 
-void Runner::quantize_attention(const Job& job, int worker) {
+void Runner::quantize_attention(const Job& job, Worker& worker) {
   const std::int64_t parts = strides_.heads / kRowAlign;
-  const Range items = partition(job.num_tokens * parts, worker, num_workers_);
-  for (std::int64_t item = items.begin; item < items.end; ++item) {
+  share_each(worker, job.num_tokens * parts, Grain::kCoarse, [&](std::int64_t item) {
     const std::int64_t row = item / parts, column = item % parts * kRowAlign;
     quantize(space_.attention.row(row) + column, kRowAlign, space_.attention.quantized(row, column));
-  }
+  });
 }
 
 // Gate, up, their product and its quantisation, 64 columns at a time: nothing of it leaves the worker's cache.
-void Runner::feed_forward(const Job& job, const LayerWeights& weights, int worker) {
-  WorkerScratch& scratch = space_.workers[static_cast<std::size_t>(worker)];
+void Runner::feed_forward(const Job& job, const LayerWeights& weights, Worker& worker) {
+  WorkerScratch& scratch = scratch_of(worker);
   const ActivationRows x = space_.normed.rows();
-  const Range parts = partition(strides_.ffn / kRowAlign, worker, num_workers_);
-  for (std::int64_t part = parts.begin; part < parts.end; ++part) {
+  share_each(worker, strides_.ffn / kRowAlign, tile_grain(job.num_tokens), [&](std::int64_t part) {
     for (std::int64_t half = 0; half < kRowAlign / kTileColumns; ++half) {
       const std::int64_t tile = part * (kRowAlign / kTileColumns) + half;
       float* gate = scratch.gate.data() + half * kTileColumns;
@@ -402,34 +380,35 @@ void Runner::feed_forward(const Job& job, const LayerWeights& weights, int worke
       kernels_.silu_multiply(gate, scratch.up.data() + row * kRowAlign, kRowAlign, out);
       if (int8_) quantize(out, kRowAlign, space_.inner.quantized(row, column));
     }
-  }
+  });
 }
 
-void Runner::read_out(Job& job, int worker) {
+void Runner::read_out(Job& job, Worker& worker) {
   const auto num_logit_rows = std::ssize(job.logit_rows), num_hidden_rows = std::ssize(job.hidden_rows);
   const auto residual = [this](std::int64_t row) { return space_.residual.data() + row * strides_.hidden; };
-  const Range hidden_rows = partition(num_hidden_rows, worker, num_workers_);
-  float* scratch = space_.workers[static_cast<std::size_t>(worker)].normed.data();
-  for (std::int64_t i = hidden_rows.begin; i < hidden_rows.end; ++i) {
-    const std::int64_t row = job.hidden_rows[static_cast<std::size_t>(i)];
-    kernels_.rms_norm(residual(row), model_.output_norm().data(), shape_.hidden_size, shape_.norm_epsilon, scratch);
-    std::memcpy(job.output.hidden.data() + i * shape_.hidden_size, scratch,
+  float* normed = scratch_of(worker).normed.data();
+  share_each(worker, num_logit_rows + num_hidden_rows, Grain::kCoarse, [&](std::int64_t item) {
+    if (item < num_logit_rows) {
+      normalize_row(residual(job.logit_rows[static_cast<std::size_t>(item)]), model_.output_norm(), item);
+      return;
+    }
+    const std::int64_t i = item - num_logit_rows;
+    kernels_.rms_norm(residual(job.hidden_rows[static_cast<std::size_t>(i)]), model_.output_norm().data(),
+                      shape_.hidden_size, shape_.norm_epsilon, normed);
+    std::memcpy(job.output.hidden.data() + i * shape_.hidden_size, normed,
                 static_cast<std::size_t>(shape_.hidden_size) * sizeof(float));
-  }
-  const Range logit_rows = partition(num_logit_rows, worker, num_workers_);
-  for (std::int64_t i = logit_rows.begin; i < logit_rows.end; ++i)
-    normalize_row(residual(job.logit_rows[static_cast<std::size_t>(i)]), model_.output_norm(), i);
-  model_.pool().barrier();
-  project(model_.output(), space_.normed.rows(), num_logit_rows, space_.logits.data(), strides_.logits, false, worker);
+  });
+  if (num_logit_rows > 0)
+    project(model_.output(), space_.normed.rows(), num_logit_rows, space_.logits.data(), strides_.logits, false, worker);
 }
 
-void Runner::sample(Job& job, int worker) {
-  const Range rows = partition(std::ssize(job.sampling), worker, num_workers_);
-  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+void Runner::sample(Job& job, Worker& worker) {
+  WorkerScratch& scratch = scratch_of(worker);
+  share_each(worker, std::ssize(job.sampling), Grain::kItem, [&](std::int64_t i) {
     const auto index = static_cast<std::size_t>(i);
-    sample_row(space_.logits.data() + i * strides_.logits, shape_.vocab_size, job.sampling[index],
-               space_.workers[static_cast<std::size_t>(worker)].sampler, job.output.sampled[index]);
-  }
+    sample_row(space_.logits.data() + i * strides_.logits, shape_.vocab_size, job.sampling[index], scratch.sampler,
+               job.output.sampled[index]);
+  });
 }
 
 }  // namespace headway

@@ -1,7 +1,7 @@
 // The forward pass of a Llama-shaped decoder over one step, and sampling at its output rows.
 //
-// Each phase divides its work among the workers by index; a barrier separates phases. No sum is divided between workers, so
-// neither the number of threads nor the rest of the batch changes a bit of any row.
+// Workers share the items of each phase; no sum is divided between items, so neither the number of threads nor the rest of
+// the batch changes a bit of any row.
 #pragma once
 
 #include <cstdint>
@@ -33,28 +33,30 @@ class Runner {
   StepOutput forward(const Step& step);
 
  private:
+  using Worker = WorkerPool::Worker;
   struct Job;  // what the workers share during a step
 
   void prepare(Job& job);
-  void compute(Job& job, int worker);
-  void embed(const Job& job, int worker);
-  void norm(const Job& job, const std::vector<float>& weight, int worker);
-  void project_qkv(const Job& job, const LayerWeights& weights, int worker);
-  void rotate_and_store(const Job& job, int layer, int worker);
-  void attend(const Job& job, int layer, int worker);
-  void attend_split(const Job& job, int layer, int worker);
-  void merge_split(const Job& job, int worker);
-  void quantize_attention(const Job& job, int worker);
-  void feed_forward(const Job& job, const LayerWeights& weights, int worker);
-  void read_out(Job& job, int worker);
-  void sample(Job& job, int worker);
+  void compute(Job& job, Worker& worker);
+  void embed(const Job& job, Worker& worker);
+  void norm(const Job& job, const std::vector<float>& weight, Worker& worker);
+  void project_qkv(const Job& job, const LayerWeights& weights, Worker& worker);
+  void rotate_and_store(const Job& job, int layer, Worker& worker);
+  void attend(const Job& job, int layer, Worker& worker);
+  void attend_split(const Job& job, int layer, Worker& worker);
+  void merge_split(const Job& job, Worker& worker);
+  void quantize_attention(const Job& job, Worker& worker);
+  void feed_forward(const Job& job, const LayerWeights& weights, Worker& worker);
+  void read_out(Job& job, Worker& worker);
+  void sample(Job& job, Worker& worker);
 
+  WorkerScratch& scratch_of(const Worker& worker) { return space_.workers[static_cast<std::size_t>(worker.index())]; }
   void normalize_row(const float* row, const std::vector<float>& weight, std::int64_t target);
   void quantize(const float* source, std::int64_t count, const QuantizedRow& target) const;
   void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows, float* out,
                      std::int64_t out_stride, bool accumulate) const;
   void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out, std::int64_t out_stride,
-               bool accumulate, int worker) const;
+               bool accumulate, Worker& worker) const;
   int gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const;
   int attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output, float* max,
                   float* sum) const;

@@ -8,6 +8,7 @@ namespace headway {
 namespace {
 
 constexpr std::int64_t kMaxDimension = std::int64_t{1} << 24;  // far above any model; keeps products in range
+constexpr int kMaxLayers = 4096;  // a job's phases, about ten a layer, are counted in 16 bits
 constexpr int kMaxThreads = 1024;
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::invalid_argument(reason); }
@@ -22,6 +23,7 @@ ModelShape checked(const ModelShape& shape) {
   check_dimension("max_context", shape.max_context);
   check_dimension("hidden_size", shape.hidden_size);
   check_dimension("num_layers", shape.num_layers);
+  if (shape.num_layers > kMaxLayers) refuse("num_layers must be at most 4096.");
   check_dimension("num_heads", shape.num_heads);
   check_dimension("num_kv_heads", shape.num_kv_heads);
   check_dimension("head_dim", shape.head_dim);
@@ -161,11 +163,12 @@ void Model::load(std::string_view role, int layer, TensorType type, std::int64_t
     dequantize_row(type, source.data(), columns, slot.vector->data());
   } else {
     const PackedMatrix& matrix = *slot.matrix;
-    pool_.run([&](int worker) {
+    pool_.run([&](WorkerPool::Worker& worker) {
       std::vector<float> row_buffer;
-      const Range tiles = partition(matrix.num_tiles(), worker, pool_.size());
-      for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
-        pack_tile(matrix, tile, type, source.data(), row_buffer);
+      worker.share(matrix.num_tiles(), Grain::kItem, [&](Range tiles) {
+        for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
+          pack_tile(matrix, tile, type, source.data(), row_buffer);
+      });
     });
   }
   loaded_.push_back(name);
