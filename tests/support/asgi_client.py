@@ -56,7 +56,8 @@ class Exchange:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.disconnect()
-        await self.wait_ended()
+        if self._task is not None:
+            await self.wait_ended()
 
     def send(self, body: bytes, *, more: bool = False) -> None:
         self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": more})
@@ -64,6 +65,15 @@ class Exchange:
     def disconnect(self) -> None:
         self._readable.set()
         self._incoming.put_nowait({"type": "http.disconnect"})
+
+    def cancel(self) -> None:
+        """Cancel the application's task, as a server does that stops at once."""
+        assert self._task is not None
+        self._task.cancel()
+
+    def forget(self) -> None:
+        """Do not wait for the application when the exchange is left: its end has been seen."""
+        self._task = None
 
     async def wait_ended(self) -> None:
         """Wait until the application has returned; raises what it raised."""

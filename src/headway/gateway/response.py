@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable
 
 import msgspec
-from starlette.types import Send
+from starlette.types import Message, Send
 
 from headway.core.errors import HeadwayError
 from headway.wire import sse
@@ -65,11 +65,14 @@ class Responder:
 
     async def _start(self, status: int, headers: Headers) -> None:
         self.started = True
-        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+        await self._send_in_time({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def _body(self, data: bytes, *, more: bool) -> None:
+        await self._send_in_time({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _send_in_time(self, message: Message) -> None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+                await self._send(message)
         except TimeoutError:
             raise SlowReader from None

@@ -1,0 +1,268 @@
+import logging
+
+import msgspec
+import pytest
+
+from headway.core.errors import Draining, EngineUnavailable, QueueFull
+from headway.core.messages import ErrorInfo
+from headway.engine.client import EngineState
+from headway.gateway.config import GatewayConfig
+from support.asgi_client import Exchange
+from support.fake_engine import answering
+from support.gateway_app import Service, service
+
+pytestmark = pytest.mark.anyio
+
+CHAT = "/v1/chat/completions"
+
+
+async def error_of(exchange: Exchange) -> tuple[int, dict[str, str | None]]:
+    async with exchange:
+        status = await exchange.read_status()
+        assert exchange.headers["content-type"] == "application/json"
+        assert exchange.headers["x-request-id"]
+        body = msgspec.json.decode(await exchange.read_body())
+    assert list(body) == ["error"]
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert body["error"]["message"].endswith(".")
+    return status, body["error"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_mistake_is_named(stream: bool) -> None:
+    status, error = await error_of(service().chat(temperature=3, stream=stream))
+    assert status == 400
+    assert error == {
+        "message": "`temperature` must be between 0 and 2; it is 3.",
+        "type": "invalid_request_error",
+        "param": "temperature",
+        "code": "invalid_request",
+    }
+
+
+async def test_a_body_that_is_not_json() -> None:
+    status, error = await error_of(service().post(CHAT, b"{"))
+    assert (status, error["code"]) == (400, "invalid_request")
+
+
+async def test_an_unknown_model() -> None:
+    s = service()
+    status, error = await error_of(s.chat(model="gpt-9"))
+    assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
+    assert s.events == []
+
+
+async def test_no_model_means_the_only_one() -> None:
+    s = service(answering("x"))
+    async with s.chat(model=None) as exchange:
+        assert msgspec.json.decode(await exchange.read_body())["model"] == "fake"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/v1/nothing"), ("POST", "/"), ("GET", "/v1/models/x/y")]
+)
+async def test_no_such_address(method: str, path: str) -> None:
+    status, error = await error_of(Exchange(service().app, method, path))
+    assert (status, error["type"]) == (404, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", CHAT), ("DELETE", "/v1/completions"), ("POST", "/health")]
+)
+async def test_the_wrong_method(method: str, path: str) -> None:
+    exchange = Exchange(service().app, method, path)
+    status, error = await error_of(exchange)
+    assert status == 405
+    assert exchange.headers["allow"]
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_prompt_and_limit_beyond_the_context_are_refused_with_both_lengths(stream: bool) -> None:
+    s = service()
+    status, error = await error_of(s.chat(max_tokens=60, stream=stream))
+    assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", "max_tokens")
+    assert "prompt has 5" in str(error["message"])
+    assert "asks for 60" in str(error["message"])
+    assert s.engine.requests == []
+    assert s.ended[0].outcome == "refused"
+
+
+async def test_a_prompt_beyond_the_context_is_refused_before_it_is_encoded() -> None:
+    status, error = await error_of(service().complete(prompt="x" * 64))
+    assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", "prompt")
+
+
+async def test_what_the_template_refuses_is_the_callers_mistake() -> None:
+    s = service()
+    status, error = await error_of(s.chat(messages=[{"role": "user", "content": "refuse me"}]))
+    assert (status, error["param"]) == (400, "messages")
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_beyond_the_limit_is_refused_without_reading_it_all(declared: bool) -> None:
+    s = service(config=GatewayConfig(max_body_bytes=100))
+    headers = {"content-length": "101"} if declared else {}
+    exchange = Exchange(s.app, "POST", CHAT, b"" if declared else b"x" * 60, headers, complete=False)
+    if not declared:
+        exchange.send(b"x" * 41, more=True)
+    status, error = await error_of(exchange)
+    assert (status, error["code"]) == (413, "payload_too_large")
+    assert exchange.headers["connection"] == "close"
+
+
+async def test_a_body_of_exactly_the_limit_in_pieces_is_taken() -> None:
+    body = msgspec.json.encode({"messages": [{"role": "user", "content": "hi"}]})
+    s = service(answering("x"), config=GatewayConfig(max_body_bytes=len(body)))
+    async with s.post(CHAT, body[:10], complete=False) as exchange:
+        exchange.send(body[10:])
+        assert await exchange.read_status() == 200
+
+
+@pytest.mark.parametrize("state", ["starting", "restarting", "draining", "closed"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_engine_that_takes_nothing_is_a_503(state: EngineState, stream: bool) -> None:
+    s = service()
+    s.engine.state = state
+    exchange = s.chat(stream=stream)
+    status, error = await error_of(exchange)
+    assert status == 503
+    assert error["code"] == ("draining" if state == "draining" else "engine_unavailable")
+    assert ("retry-after" in exchange.headers) == (state != "closed")
+    assert (s.ended[0].outcome, s.ended[0].status) == ("refused", 503)
+
+
+async def test_draining_refuses_new_requests_and_finishes_running_ones() -> None:
+    s = service()
+    async with s.chat(stream=True) as running:
+        await s.engine.wait_requests(1)
+        s.gateway.drain_nowait()
+        exchange = s.chat()
+        status, error = await error_of(exchange)
+        assert (status, error["code"], exchange.headers["retry-after"]) == (503, "draining", "1")
+        assert s.gateway.num_active == 1
+        s.engine.emit(s.engine.requests[0], b"a")
+        s.engine.finish(s.engine.requests[0])
+        while (event := await running.read_event()) is not None:
+            last = event
+    assert last == "[DONE]"
+    await s.gateway.wait_idle()
+    assert s.gateway.num_active == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (QueueFull("Full.", retry_after_s=7), "queue_full"),
+        (Draining("Bye.", retry_after_s=7), "draining"),
+        (EngineUnavailable("Soon.", retry_after_s=7), "engine_unavailable"),
+    ],
+)
+async def test_a_refusal_at_submission(raised: Exception, code: str, stream: bool) -> None:
+    s = service()
+    s.engine.refuse = raised  # type: ignore[assignment]
+    exchange = s.chat(stream=stream)
+    status, error = await error_of(exchange)
+    assert (status, error["code"], exchange.headers["retry-after"]) == (503, code, "7")
+    assert s.ended[0].outcome == "refused"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_by_the_engine_keeps_its_status(stream: bool) -> None:
+    s = service()
+    exchange = s.chat(stream=stream)
+    async with exchange:
+        await s.engine.wait_requests(1)
+        info = ErrorInfo(code="context_length_exceeded", message="Never fits.", param="prompt")
+        s.engine.fail(s.engine.requests[0], info)
+        assert await exchange.read_status() == 400
+        error = msgspec.json.decode(await exchange.read_body())["error"]
+    assert (error["code"], error["message"]) == ("context_length_exceeded", "Never fits.")
+    assert s.ended[0].outcome == "refused"
+
+
+async def test_the_refusal_of_one_prompt_cancels_the_others() -> None:
+    s = service()
+    async with s.complete(prompt=["a", "b"], stream=True) as exchange:
+        await s.engine.wait_requests(2)
+        s.engine.fail(s.engine.requests[1], ErrorInfo(code="queue_full", message="Full.", retry_after_s=1))
+        assert await exchange.read_status() == 503
+    assert s.engine.num_live == 0
+    assert (s.engine.requests[0].request_id, None, "cancelled") in s.engine.cancels
+
+
+async def test_an_error_in_a_stream_is_its_last_event_without_done() -> None:
+    s = service()
+    async with s.chat(stream=True) as exchange:
+        await s.engine.wait_requests(1)
+        s.engine.emit(s.engine.requests[0], b"a")
+        await exchange.read_event()
+        await exchange.read_event()
+        s.engine.fail(s.engine.requests[0], ErrorInfo(code="engine_died", message="The engine died."))
+        event = await exchange.read_json_event()
+        assert await exchange.read_event() is None
+    assert event == {
+        "error": {
+            "message": "The engine died.",
+            "type": "server_error",
+            "param": None,
+            "code": "engine_died",
+        }
+    }
+    (ended,) = s.ended
+    assert (ended.outcome, ended.status, ended.error_code) == ("error", 500, "engine_died")
+    assert ended.usage is not None
+    assert ended.usage.completion_tokens == 1
+
+
+async def test_an_error_in_a_whole_response_is_a_500() -> None:
+    s = service()
+    async with s.chat() as exchange:
+        await s.engine.wait_requests(1)
+        s.engine.emit(s.engine.requests[0], b"a")
+        s.engine.fail(s.engine.requests[0], ErrorInfo(code="engine_died", message="The engine died."))
+        assert await exchange.read_status() == 500
+
+
+async def test_a_request_that_the_server_cancels_itself_is_not_taken_for_complete() -> None:
+    s = service()
+    async with s.chat() as exchange:
+        await s.engine.wait_requests(1)
+        s.engine.emit(s.engine.requests[0], b"a")
+        s.engine.finish(s.engine.requests[0], "cancelled")
+        assert await exchange.read_status() == 503
+
+
+class BrokenTokenizerError(Exception):
+    pass
+
+
+def broken(s: Service) -> Service:
+    def explode(*_: object) -> None:
+        raise BrokenTokenizerError("secret detail")
+
+    s.gateway.models["fake"].tokenizer.encode = explode  # type: ignore[assignment, method-assign]
+    return s
+
+
+async def test_a_bug_is_a_500_whose_details_are_in_the_log_only(caplog: pytest.LogCaptureFixture) -> None:
+    s = broken(service())
+    exchange = s.chat()
+    status, error = await error_of(exchange)
+    assert (status, error["code"], error["type"]) == (500, "internal_error", "server_error")
+    request_id = exchange.headers["x-request-id"]
+    assert request_id in str(error["message"])
+    assert "secret" not in str(error)
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.__dict__["request_id"] == request_id
+    assert record.exc_info is not None
+    assert (s.ended[0].outcome, s.ended[0].error_code) == ("error", "internal_error")
+    assert s.gateway.num_active == 0
+
+
+async def test_too_many_waiting_prompts_are_refused() -> None:
+    s = service(config=GatewayConfig(max_pending_prompts=0))
+    exchange = s.chat()
+    status, error = await error_of(exchange)
+    assert (status, error["code"], exchange.headers["retry-after"]) == (503, "queue_full", "1")

@@ -1,0 +1,63 @@
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headway.core.errors import QueueFull
+from headway.gateway.prompt_worker import PromptWorker
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[PromptWorker]:
+    worker = PromptWorker(max_pending=3, max_pending_bytes=100)
+    yield worker
+    worker.close()
+
+
+async def test_jobs_run_one_after_another_on_one_other_thread(worker: PromptWorker) -> None:
+    futures = [worker.submit_nowait(threading.get_ident, 1) for _ in range(3)]
+    idents = {await future for future in futures}
+    assert len(idents) == 1
+    assert threading.get_ident() not in idents
+
+
+async def test_a_job_that_raises_raises_where_it_is_awaited(worker: PromptWorker) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await worker.submit_nowait(lambda: 1 // 0, 1)
+    assert worker.num_pending == 0
+
+
+async def test_jobs_beyond_the_bounds_are_refused_and_room_comes_back(worker: PromptWorker) -> None:
+    gate = threading.Event()
+    running = worker.submit_nowait(lambda: gate.wait(30), 10)
+    waiting = worker.submit_nowait(lambda: 2, 80)
+    with pytest.raises(QueueFull):
+        worker.submit_nowait(lambda: 3, 11)
+    third = worker.submit_nowait(lambda: 3, 10)
+    with pytest.raises(QueueFull):
+        worker.submit_nowait(lambda: 4, 0)
+    waiting.cancel()
+    third.cancel()
+    gate.set()
+    assert await running
+    assert await worker.submit_nowait(lambda: 5, 100) == 5
+    assert worker.num_pending == 0
+
+
+async def test_one_job_alone_may_have_any_size(worker: PromptWorker) -> None:
+    assert await worker.submit_nowait(lambda: 1, 1000) == 1
+
+
+async def test_a_cancelled_job_never_runs(worker: PromptWorker) -> None:
+    gate = threading.Event()
+    ran: list[int] = []
+    running = worker.submit_nowait(lambda: gate.wait(30), 1)
+    dropped = worker.submit_nowait(lambda: ran.append(1), 1)
+    last = worker.submit_nowait(lambda: ran.append(2), 1)
+    dropped.cancel()
+    gate.set()
+    await running
+    await last
+    assert ran == [2]
