@@ -10,7 +10,7 @@ EOS_ID = 256
 class ByteTokenizer:
     """Token id = byte value."""
 
-    eos_ids = (EOS_ID,)
+    eos_ids: tuple[int, ...] = (EOS_ID,)
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
