@@ -1,0 +1,273 @@
+// The forward pass against a plain double reference, sampling through it, and what it must refuse.
+#include "../src/forward.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <thread>
+
+#include "areas.h"
+#include "reference_model.h"
+#include "step_support.h"
+
+namespace headway::test {
+namespace {
+
+void test_reference(Checks& checks) {
+  for (const bool interleaved : {true, false}) {
+    for (const bool tied : {true, false}) {
+      const std::string name = std::string(interleaved ? " interleaved" : " halves") + (tied ? " tied" : " untied");
+      checks.run("forward: agrees with plain arithmetic," + name, [&] {
+        ModelShape shape = tiny_shape();
+        shape.rope_interleaved = interleaved;
+        shape.rope_dim = interleaved ? 16 : 12;
+        shape.tied_embeddings = tied;
+        const Tokens tokens = random_tokens(40, 1);
+        for (const std::string& isa : available_isas()) {
+          for (const char* weights : {"bf16", "int8"}) {
+            Bench bench({.isa = isa, .weights = weights}, 8, shape);
+            const std::vector<float> got = bench.logits({{tokens, 0, block_range(0, tokens.size())}});
+            const std::vector<double> exact = reference_logits(*bench.model, tokens);
+            CHECK_EQ(got.size(), exact.size());
+            // bf16 keeps 8 bits of keys, values and weights; int8 quantises activations too.
+            double error = 0.0, spread = 0.0;
+            for (std::size_t i = 0; i < got.size(); ++i) {
+              error += (got[i] - exact[i]) * (got[i] - exact[i]);
+              spread += exact[i] * exact[i];
+            }
+            CHECK(std::sqrt(error / spread) < (std::string(weights) == "bf16" ? 0.005 : 0.03));
+          }
+        }
+      });
+    }
+  }
+}
+
+// Sampling arrays of `count` rows with one setting.
+struct Sampling {
+  std::vector<float> temperature, top_p, min_p, repetition, presence, frequency, bias_values;
+  Tokens top_k, choices, positions, num_logprobs, history_starts, history, prompt_lens, bias_starts, bias_ids, mask_rows;
+  std::vector<std::uint64_t> seeds;
+  std::vector<std::uint32_t> masks;
+
+  Sampling(std::size_t count, float heat, std::int32_t logprobs)
+      : temperature(count, heat), top_p(count, 0.9F), min_p(count, 0.0F), repetition(count, 1.0F), presence(count, 0.0F),
+        frequency(count, 0.0F), top_k(count, 0), choices(count, 0), num_logprobs(count, logprobs), history_starts(count + 1, 0),
+        prompt_lens(count, 0), bias_starts(count + 1, 0), mask_rows(count, -1), seeds(count, 7) {
+    for (std::size_t i = 0; i < count; ++i) positions.push_back(static_cast<std::int32_t>(i));
+  }
+
+  SamplingArrays view() const {
+    return {.temperature = temperature, .top_p = top_p, .min_p = min_p, .repetition_penalty = repetition,
+            .presence_penalty = presence, .frequency_penalty = frequency, .bias_values = bias_values, .top_k = top_k,
+            .choices = choices, .positions = positions, .num_logprobs = num_logprobs, .history_starts = history_starts,
+            .history = history, .history_prompt_lens = prompt_lens, .bias_starts = bias_starts, .bias_ids = bias_ids,
+            .mask_rows = mask_rows, .seeds = seeds, .masks = masks};
+  }
+};
+
+void test_execute(Checks& checks) {
+  checks.run("forward: execute samples from the logits that forward gives, at any thread count", [&] {
+    const Tokens tokens = random_tokens(30, 2);
+    const StepArrays step({{tokens, 0, block_range(0, tokens.size())}});
+    for (const float temperature : {0.0F, 0.8F}) {
+      const Sampling sampling(tokens.size(), temperature, 3);
+      for (const int num_threads : {1, 3}) {
+        Bench bench({.num_threads = num_threads});
+        const std::vector<float> logits = bench.runner.forward(step.view()).logits;
+        const StepOutput output = bench.runner.execute(step.view(), sampling.view());
+        CHECK_EQ(output.sampled.size(), tokens.size());
+        const std::vector<SamplingRow> rows = sampling_rows(sampling.view(), std::ssize(tokens), 101);
+        SamplerScratch scratch;
+        SampledToken expected;
+        for (std::size_t i = 0; i < output.sampled.size(); ++i) {
+          sample_row(logits.data() + i * 101, 101, rows[i], scratch, expected);
+          CHECK_EQ(output.sampled[i].token_id, expected.token_id);
+          CHECK_EQ(output.sampled[i].logprob, expected.logprob);
+          CHECK_EQ(output.sampled[i].top.size(), 3U);
+        }
+      }
+    }
+  });
+
+  checks.run("forward: hidden rows and logits rows in one step", [&] {
+    const Tokens tokens = random_tokens(5, 3);
+    Bench bench({});
+    StepArrays step({{tokens, 0, {0}}});
+    const std::vector<float> all = bench.runner.forward(step.view()).logits;
+    step.output_rows = {1, 3, 4};
+    step.output_kinds = {0, 1, 0};
+    const StepOutput output = bench.runner.forward(step.view());
+    CHECK_EQ(output.hidden.size(), 96U);
+    CHECK(output.logits == [&] {
+      std::vector<float> wanted(all.begin() + 101, all.begin() + 2 * 101);
+      wanted.insert(wanted.end(), all.begin() + 4 * 101, all.end());
+      return wanted;
+    }());
+    std::vector<float> row(96);
+    double dot = 0.0;  // the output matrix times the hidden state is the row's logits
+    unpack_row(bench.model->output(), 42, row.data());
+    for (int i = 0; i < 96; ++i) dot += double{row[i]} * double{output.hidden[i]};
+    CHECK_NEAR(dot, all[3 * 101 + 42], 0.05);
+  });
+
+  checks.run("forward: a step without output rows fills the cache all the same", [&] {
+    const Tokens tokens = random_tokens(32, 4);
+    Bench quiet({}), loud({});
+    StepArrays step({{tokens, 0, {0, 1}}});
+    loud.runner.forward(step.view());
+    step.output_rows.clear();
+    step.output_kinds.clear();
+    const StepOutput output = quiet.runner.execute(step.view(), Sampling(0, 1.0F, -1).view());
+    CHECK(output.sampled.empty() && output.hidden.empty());
+    CHECK(quiet.block_bytes({0, 1}) == loud.block_bytes({0, 1}));
+  });
+}
+
+void test_malformed(Checks& checks) {
+  checks.run("forward: a malformed step is refused and changes nothing", [&] {
+    Bench bench({}, 8);
+    const StepArrays good({{random_tokens(20, 5), 0, {0, 1}}, {random_tokens(1, 6), 20, {2, 3}}});
+    bench.runner.forward(good.view());
+    const std::vector<std::uint8_t> before = bench.block_bytes(block_range(0, 8 * 16));
+    const auto refused = [&](auto change) {
+      StepArrays step = good;
+      std::fill(step.tokens.begin(), step.tokens.end(), 9);  // would change the cache
+      change(step);
+      const Sampling sampling(step.output_rows.size(), 0.0F, -1);
+      CHECK_THROWS(std::invalid_argument, bench.runner.execute(step.view(), sampling.view()));
+      CHECK(bench.block_bytes(block_range(0, 8 * 16)) == before);
+    };
+    refused([](StepArrays& s) { s.tokens[3] = 101; });
+    refused([](StepArrays& s) { s.tokens[3] = -1; });
+    refused([](StepArrays& s) { s.tokens.pop_back(); });
+    refused([](StepArrays& s) { s.positions[2] = 7; });
+    refused([](StepArrays& s) { s.positions.pop_back(); });
+    refused([](StepArrays& s) { s.sequence_starts[1] = 22; });
+    refused([](StepArrays& s) { s.sequence_starts[0] = 1; });
+    refused([](StepArrays& s) { s.sequence_starts.pop_back(); });
+    refused([](StepArrays& s) { s.sequence_starts.clear(); });
+    refused([](StepArrays& s) { s.context_lens[1] = 19; });
+    refused([](StepArrays& s) { s.context_lens[0] = -1; });
+    refused([](StepArrays& s) { s.context_lens[1] = 2147483647; });
+    refused([](StepArrays& s) { s.block_table[0] = 8; });
+    refused([](StepArrays& s) { s.block_table[3] = -1; });
+    refused([](StepArrays& s) { s.block_table[3] = 0; });  // two sequences would write one block
+    refused([](StepArrays& s) { s.block_table_starts[1] = 1; });
+    refused([](StepArrays& s) { s.block_table_starts[2] = 5; });
+    refused([](StepArrays& s) { s.adapter_ids[1] = 1; });
+    refused([](StepArrays& s) { s.adapter_ids.pop_back(); });
+    refused([](StepArrays& s) { s.output_rows[1] = 0; });
+    refused([](StepArrays& s) { s.output_rows.back() = 21; });
+    refused([](StepArrays& s) { s.output_rows[0] = -1; });
+    refused([](StepArrays& s) { s.output_kinds[0] = 2; });
+    refused([](StepArrays& s) { s.output_kinds.pop_back(); });
+    StepArrays too_long({{random_tokens(1, 7), 600, block_range(0, 8 * 16)}});
+    CHECK_THROWS(std::invalid_argument, bench.runner.forward(too_long.view()));
+  });
+
+  checks.run("forward: malformed sampling is refused and changes nothing", [&] {
+    Bench bench({}, 8);
+    const StepArrays step({{random_tokens(4, 5), 0, {0}}});
+    const std::vector<std::uint8_t> before = bench.block_bytes({0});
+    const auto refused = [&](auto change) {
+      Sampling sampling(4, 0.0F, -1);
+      change(sampling);
+      CHECK_THROWS(std::invalid_argument, bench.runner.execute(step.view(), sampling.view()));
+      CHECK(bench.block_bytes({0}) == before);
+    };
+    refused([](Sampling& s) { s.temperature.pop_back(); });
+    refused([](Sampling& s) { s.temperature[2] = -1.0F; });
+    refused([](Sampling& s) { s.seeds.clear(); });
+    refused([](Sampling& s) { s.history = {1}; });
+    refused([](Sampling& s) { s.history_starts[1] = 1; });
+    refused([](Sampling& s) { s.history = {101}; s.history_starts = {0, 1, 1, 1, 1}; });
+    refused([](Sampling& s) { s.prompt_lens[0] = 1; });
+    refused([](Sampling& s) { s.bias_ids = {1}; s.bias_starts = {0, 1, 1, 1, 1}; });
+    refused([](Sampling& s) { s.mask_rows[0] = 0; });
+    refused([](Sampling& s) { s.masks = {0, 0, 0}; });
+    refused([](Sampling& s) { s.mask_rows[0] = -2; });
+  });
+}
+
+void test_concurrency(Checks& checks) {
+  checks.run("forward: models run side by side on their own threads", [&] {
+    const Tokens tokens = random_tokens(48, 8);
+    const std::vector<float> expected = Bench({}).logits({{tokens, 0, {0, 1, 2}}});
+    std::vector<std::thread> threads;
+    std::vector<int> correct(3, 0);
+    for (std::size_t i = 0; i < correct.size(); ++i) {
+      threads.emplace_back([&, i] {
+        Bench bench({.num_threads = 2}, 8);
+        for (int round = 0; round < 5; ++round) correct[i] += bench.logits({{tokens, 0, {0, 1, 2}}}) == expected ? 1 : 0;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const int count : correct) CHECK_EQ(count, 5);
+  });
+
+  checks.run("forward: a second caller is refused, never let in", [&] {
+    const Tokens tokens = random_tokens(64, 9);
+    Bench bench({.num_threads = 2}, 8);
+    const std::vector<float> expected = bench.logits({{tokens, 0, {0, 1, 2, 3}}});
+    std::vector<std::thread> threads;
+    std::vector<int> correct(2, 0), refused(2, 0);
+    for (std::size_t i = 0; i < correct.size(); ++i) {
+      threads.emplace_back([&, i] {
+        const StepArrays step({{tokens, 0, {0, 1, 2, 3}}});
+        for (int round = 0; round < 20; ++round) {
+          try {
+            correct[i] += bench.runner.forward(step.view()).logits == expected ? 1 : 0;
+          } catch (const std::runtime_error&) {
+            ++refused[i];
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < correct.size(); ++i) CHECK_EQ(correct[i] + refused[i], 20);
+    CHECK(correct[0] + correct[1] > 0);
+  });
+}
+
+void test_kv_cache(Checks& checks) {
+  checks.run("kv cache: blocks are read, written and copied; what does not exist is refused", [&] {
+    for (const char* kv : {"bf16", "int8"}) {
+      Bench bench({.kv = kv}, 4);
+      KvCache& cache = *bench.cache;
+      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(cache.block_bytes()));
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 7 + 1);
+      const std::vector<std::uint8_t> zeros(bytes.size(), 0);
+      cache.write_block(1, bytes);
+      cache.copy_block(1, 3);
+      cache.copy_block(1, 1);
+      CHECK(bench.block_bytes({1}) == bytes && bench.block_bytes({3}) == bytes);
+      CHECK(bench.block_bytes({0}) == zeros && bench.block_bytes({2}) == zeros);
+      for (const std::int64_t block : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40}) {
+        CHECK_THROWS(std::out_of_range, cache.read_block(block, bytes));
+        CHECK_THROWS(std::out_of_range, cache.write_block(block, bytes));
+        CHECK_THROWS(std::out_of_range, cache.copy_block(block, 0));
+        CHECK_THROWS(std::out_of_range, cache.copy_block(0, block));
+      }
+      bytes.push_back(0);
+      CHECK_THROWS(std::invalid_argument, cache.write_block(0, bytes));
+      CHECK_THROWS(std::invalid_argument, cache.read_block(0, bytes));
+      CHECK(bench.block_bytes({0}) == zeros);
+    }
+    const auto model = tiny_model({});
+    CHECK_THROWS(std::invalid_argument, KvCache(model, 4, 8, "bf16"));
+    CHECK_THROWS(std::invalid_argument, KvCache(model, 4, 16, "fp8"));
+    CHECK_THROWS(std::invalid_argument, KvCache(model, 0, 16, "bf16"));
+  });
+}
+
+}  // namespace
+
+void test_forward(Checks& checks) {
+  test_reference(checks);
+  test_execute(checks);
+  test_malformed(checks);
+  test_concurrency(checks);
+  test_kv_cache(checks);
+}
+
+}  // namespace headway::test

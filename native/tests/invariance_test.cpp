@@ -1,0 +1,142 @@
+// Batch invariance: the same tokens give the same bits, in logits and in the cache, however the work is arranged.
+#include <algorithm>
+#include <cstring>
+
+#include "areas.h"
+#include "step_support.h"
+
+namespace headway::test {
+namespace {
+
+constexpr std::size_t kVocab = 101;
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// What every arrangement of one sequence must reproduce.
+struct Expected {
+  Tokens tokens;
+  std::vector<float> logits;         // (length, vocab)
+  std::vector<std::uint8_t> blocks;  // of the tokens
+
+  Expected(const Variant& variant, std::size_t length, std::uint64_t seed) : tokens(random_tokens(static_cast<int>(length), seed)) {
+    Bench bench(variant);
+    const Tokens table = block_range(0, tokens.size());
+    logits = bench.logits({{tokens, 0, table}});
+    blocks = bench.block_bytes(table);
+  }
+};
+
+struct Arrangement {
+  int num_threads;
+  std::size_t chunk;  // tokens a step; one at a time only on one thread: barriers are slow where cores are few
+};
+
+void test_chunks_and_threads(Checks& checks, Variant variant) {
+  checks.run("invariance: chunks and threads, " + variant.name(), [&] {
+    // Two spans of attention, three on one instruction set; whole blocks, because all their bytes are compared.
+    const std::size_t length = variant.isa == available_isas().back() ? 528 : 272;
+    const Expected expected(variant, length, 1);
+    CHECK_EQ(expected.logits.size(), length * kVocab);
+    for (const Arrangement& arrangement : {Arrangement{1, 1}, {1, 16}, {1, 37}, {2, 37}, {2, length}, {4, 200}}) {
+      variant.num_threads = arrangement.num_threads;
+      Bench bench(variant);
+      // Blocks out of order, and full of something else before.
+      Tokens table = block_range(static_cast<std::int32_t>(arrangement.chunk % 80), length);
+      std::swap(table[0], table[9]);
+      std::swap(table[3], table[16]);
+      bench.logits({{random_tokens(static_cast<int>(length), 2), 0, table}});
+      CHECK(same_bits(bench.logits_in_chunks(expected.tokens, table, arrangement.chunk), expected.logits));
+      CHECK(bench.block_bytes(table) == expected.blocks);
+    }
+    // Decoding over a long context with several threads, where spans of one row go to different workers.
+    for (const int num_threads : {2, 4}) {
+      const std::size_t prompt = length - 6;
+      variant.num_threads = num_threads;
+      Bench bench(variant);
+      const Tokens table = block_range(0, length);
+      bench.logits({{Tokens(expected.tokens.begin(), expected.tokens.begin() + prompt), 0, table}});
+      for (std::size_t i = prompt; i < length; ++i) {
+        const std::vector<float> got = bench.logits({{{expected.tokens[i]}, static_cast<std::int32_t>(i), table}});
+        CHECK(std::equal(got.begin(), got.end(), expected.logits.begin() + static_cast<std::ptrdiff_t>(i * kVocab)));
+      }
+      CHECK(bench.block_bytes(table) == expected.blocks);
+    }
+  });
+}
+
+void test_batch(Checks& checks, Variant variant) {
+  checks.run("invariance: in a batch of 16, " + variant.name(), [&] {
+    constexpr int kSequences = 16;
+    std::vector<Expected> expected;
+    std::vector<Tokens> tables;
+    std::int32_t next_block = 0;
+    for (int s = 0; s < kSequences; ++s) {
+      const auto length = static_cast<std::size_t>(s == 5 ? 300 : 20 + 3 * s);  // one across spans
+      expected.emplace_back(variant, length, static_cast<std::uint64_t>(10 + s));
+      tables.push_back(block_range(next_block, length));
+      next_block += static_cast<std::int32_t>(tables.back().size());
+    }
+    variant.num_threads = 2;
+    Bench bench(variant);
+    std::vector<std::size_t> done(kSequences, 0);
+    for (int round = 0; round < 150; ++round) {  // each step another mix of decoding and prefill
+      std::vector<Part> parts;
+      std::vector<int> members;
+      for (int s = 0; s < kSequences; ++s) {
+        const std::size_t left = expected[s].tokens.size() - done[s];
+        const std::size_t count = std::min(left, static_cast<std::size_t>((s + round) % 4 == 0 ? 1 : 9 + 7 * (s % 5)));
+        if (count == 0 || (s + round) % 7 == 6) continue;
+        const auto first = expected[s].tokens.begin() + static_cast<std::ptrdiff_t>(done[s]);
+        parts.push_back({Tokens(first, first + static_cast<std::ptrdiff_t>(count)), static_cast<std::int32_t>(done[s]), tables[s]});
+        members.push_back(s);
+      }
+      if (parts.empty()) continue;
+      const std::vector<float> logits = bench.logits(parts);
+      std::size_t row = 0;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const int s = members[i];
+        const std::size_t count = parts[i].tokens.size() * kVocab;
+        CHECK(std::memcmp(logits.data() + row * kVocab, expected[s].logits.data() + done[s] * kVocab, count * sizeof(float)) == 0);
+        row += parts[i].tokens.size();
+        done[s] += parts[i].tokens.size();
+      }
+    }
+    for (int s = 0; s < kSequences; ++s) {
+      CHECK_EQ(done[s], expected[s].tokens.size());
+      CHECK(bench.block_bytes(tables[s]) == expected[s].blocks);
+    }
+  });
+}
+
+void test_shared_prefix(Checks& checks, const Variant& variant) {
+  checks.run("invariance: blocks shared, copied, saved and restored, " + variant.name(), [&] {
+    const Expected expected(variant, 60, 3);
+    Bench bench(variant);
+    const Tokens first = block_range(0, 60);
+    bench.logits({{Tokens(expected.tokens.begin(), expected.tokens.begin() + 40), 0, first}});
+    const std::vector<float> rest(expected.logits.begin() + 40 * kVocab, expected.logits.end());
+    const Tokens tail(expected.tokens.begin() + 40, expected.tokens.end());
+    // Another sequence shares blocks 0 and 1, which are full, and owns a copy of block 2.
+    bench.cache->copy_block(2, 10);
+    CHECK(same_bits(bench.logits({{tail, 40, {0, 1, 10, 11}}}), rest));
+    // A third gets all three back from bytes, in another cache.
+    Bench other(variant);
+    for (const std::int32_t block : {0, 1, 2}) other.cache->write_block(block + 50, bench.block_bytes({block}));
+    CHECK(same_bits(other.logits({{tail, 40, {50, 51, 52, 53}}}), rest));
+    CHECK(other.block_bytes({50, 51, 52, 53}) == expected.blocks);
+  });
+}
+
+}  // namespace
+
+void test_invariance(Checks& checks) {
+  for (const Variant& variant : all_variants()) {
+    test_chunks_and_threads(checks, variant);
+    test_batch(checks, variant);
+    test_shared_prefix(checks, variant);
+  }
+}
+
+}  // namespace headway::test
