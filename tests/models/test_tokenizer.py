@@ -16,7 +16,8 @@ from headway.models.text_split import MAX_PIECE_CHARS, PIECE_CHARS, TextSplitter
 from headway.models.tokenizer import Tokenizer, pre_tokenizer
 from support.tiny_gguf import ENDOFTEXT, FIRST_BYTE_TOKEN, IM_END, IM_START, tiny_tokenizer
 
-REFERENCES = Path(__file__).parents[1] / "data" / "smollm2" / "tokenizer.json"
+DATA = Path(__file__).parents[1] / "data" / "smollm2"
+REFERENCES = DATA / "tokenizer.json"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,12 @@ def test_the_demo_model_names_its_special_tokens(smollm2: Tokenizer) -> None:
     assert (smollm2.vocab_size, smollm2.bos_id, smollm2.eos_ids) == (49152, 1, (0, 2))
     assert smollm2.token_text(smollm2.bos_id) == "<|im_start|>"
     assert [i for i in range(smollm2.vocab_size) if smollm2.is_special(i)] == list(range(17))
+
+
+@pytest.mark.model
+def test_ids_of_python_source_are_those_of_transformers(smollm2: Tokenizer) -> None:
+    expected = json.loads((DATA / "accuracy.json").read_text())["source"]["tokens"]
+    assert smollm2.encode((DATA / "python_source.txt").read_text())[:2_000] == expected
 
 
 # Pieces
