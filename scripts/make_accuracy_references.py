@@ -10,7 +10,7 @@ In an environment of its own (made with these versions):
 
     python -m venv venv-reference
     venv-reference/bin/pip install torch==2.13.0 transformers==5.24.0 accelerate==1.15.0 gguf==0.19.0 numpy==2.4.6
-    venv-reference/bin/python scripts/make_accuracy_references.py MODEL.gguf
+    PYTHONPATH=src venv-reference/bin/python scripts/make_accuracy_references.py MODEL.gguf
 
 `headway pull smollm2` fetches the model's file and prints its path. Takes a few minutes on two cores.
 """
@@ -20,6 +20,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from headway.models.gguf import read_gguf
+from headway.models.tokenizer import Tokenizer
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "smollm2"
 NUM_SOURCE_TOKENS = 2_000
@@ -67,21 +70,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path: Path = parser.parse_args(arguments).model
 
     import torch  # type: ignore[import-not-found]
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # type: ignore[import-not-found]
+    from transformers import AutoModelForCausalLM  # type: ignore[import-not-found]
 
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    # Ours, because it has llama.cpp's ids; what transformers makes of a GGUF file splits white space before digits.
+    tokenizer = Tokenizer(read_gguf(path).metadata)
     model = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
     ).eval()
     check_weights(model, path)
 
     with torch.inference_mode():
-        ids = tokenizer.encode((DATA / "python_source.txt").read_text(), add_special_tokens=False)
-        ids = ids[:NUM_SOURCE_TOKENS]
+        ids = tokenizer.encode((DATA / "python_source.txt").read_text())[:NUM_SOURCE_TOKENS]
         assert len(ids) == NUM_SOURCE_TOKENS, f"the source has only {len(ids)} tokens"
         logits = model(torch.tensor([ids])).logits[0, :-1].double()
         nll = torch.nn.functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="none")
-        greedy = [continuation(model, tokenizer.encode(text, add_special_tokens=False)) for text in PROMPTS]
+        greedy = [continuation(model, tokenizer.encode(text)) for text in PROMPTS]
     write({"tokens": ids, "nll": [round(float(value), 5) for value in nll]}, greedy)
     print(f"mean NLL {float(nll.mean()):.6f} over {len(nll)} tokens")
 
