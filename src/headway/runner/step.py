@@ -91,7 +91,8 @@ class Step:
 class StepResult:
     """What a step computed.
 
-    tokens     one sampled id per row of kind LOGITS, in order (S,)
+    tokens     one sampled id per row of kind LOGITS, in order (S,); -1 = none could be drawn (every token masked, or no
+               logit is a number)
     logprobs   per sampled row, None where not asked for; empty when no row asked
     hidden     float32 bytes, one row of hidden_size per row of kind HIDDEN
     """
