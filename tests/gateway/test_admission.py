@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from headway.core.errors import ContextExceeded, Draining, EngineUnavailable, InvalidRequest
@@ -27,13 +28,26 @@ def test_only_a_ready_engine_takes_requests(
     assert refusal is None or refusal.status == 503
 
 
+CONTEXT_100 = msgspec.structs.replace(INFO, max_context=100, num_blocks=10)
+CACHE_80 = msgspec.structs.replace(CONTEXT_100, num_blocks=5)
+
+
 @pytest.mark.parametrize(
     ("num_prompt", "asked", "default", "expected"),
     [(10, None, 16, 16), (10, 5, 16, 5), (90, None, 4096, 10), (99, None, 16, 1), (90, 10, 16, 10)],
 )
 def test_the_limit_of_an_answer(num_prompt: int, asked: int | None, default: int, expected: int) -> None:
-    limit = admission.resolve_max_tokens(num_prompt, asked, default, 100, prompt_param="prompt")
+    limit = admission.resolve_max_tokens(num_prompt, asked, default, CONTEXT_100, prompt_param="prompt")
     assert limit == expected
+
+
+@pytest.mark.parametrize(
+    ("num_prompt", "asked", "expected"), [(60, None, 21), (60, 40, 40), (80, None, 1), (95, None, 1)]
+)
+def test_only_a_limit_nobody_asked_for_follows_a_small_cache(
+    num_prompt: int, asked: int | None, expected: int
+) -> None:
+    assert admission.resolve_max_tokens(num_prompt, asked, 4096, CACHE_80, prompt_param="prompt") == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +62,7 @@ def test_what_exceeds_the_context_is_refused_with_the_lengths(
     num_prompt: int, asked: int | None, param: str, numbers: tuple[str, ...]
 ) -> None:
     with pytest.raises(ContextExceeded) as info:
-        admission.resolve_max_tokens(num_prompt, asked, 16, 100, prompt_param="prompt")
+        admission.resolve_max_tokens(num_prompt, asked, 16, CONTEXT_100, prompt_param="prompt")
     assert (info.value.status, info.value.code) == (400, "context_length_exceeded")
     assert info.value.param == param
     assert all(number in info.value.message for number in numbers)

@@ -266,3 +266,26 @@ async def test_too_many_waiting_prompts_are_refused() -> None:
     exchange = s.chat()
     status, error = await error_of(exchange)
     assert (status, error["code"], exchange.headers["retry-after"]) == (503, "queue_full", "1")
+
+
+async def test_a_bug_in_a_stream_is_its_last_event(caplog: pytest.LogCaptureFixture) -> None:
+    s = service()
+    async with s.chat(stream=True) as exchange:
+        await s.engine.wait_requests(1)
+        s.engine.emit(s.engine.requests[0], b"a")
+        await exchange.read_event()
+        await exchange.read_event()
+        s.engine.emit(s.engine.requests[0], [-1])  # no such byte
+        body = (await exchange.read_body()).decode()
+    assert '"code":"internal_error"' in body
+    assert "[DONE]" not in body
+    assert s.engine.num_live == 0
+    assert (s.ended[0].outcome, s.ended[0].status) == ("error", 500)
+    assert "failed unexpectedly" in caplog.text
+
+
+async def test_a_conversation_that_renders_to_nothing_is_refused() -> None:
+    s = service()
+    s.gateway.models["fake"].tokenizer.encode = lambda _: []  # type: ignore[assignment, method-assign]
+    status, error = await error_of(s.chat())
+    assert (status, error["param"]) == (400, "messages")

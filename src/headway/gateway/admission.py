@@ -34,21 +34,28 @@ def refusal(state: EngineState, *, draining: bool) -> HeadwayError | None:
 
 
 def resolve_max_tokens(
-    num_prompt_tokens: int, asked: int | None, default: int, max_context: int, *, prompt_param: str
+    num_prompt_tokens: int, asked: int | None, default: int, info: EngineInfo, *, prompt_param: str
 ) -> int:
-    """Return how many tokens may be generated per choice; raises ContextExceeded with both lengths."""
-    room = max_context - num_prompt_tokens
+    """Return how many tokens may be generated per choice; raises ContextExceeded with both lengths.
+
+    A limit nobody asked for also leaves room in a KV cache smaller than the context: else every such request would be
+    refused. Whether a limit that was asked for fits the cache, the engine says.
+    """
+    room = info.max_context - num_prompt_tokens
     if room < 1:
         raise ContextExceeded(
-            f"The model's context is {max_context} tokens and the prompt has {num_prompt_tokens},"
+            f"The model's context is {info.max_context} tokens and the prompt has {num_prompt_tokens},"
             " which leaves no room for an answer; shorten the prompt.",
             param=prompt_param,
         )
     if asked is None:
-        return min(default, room)
+        cache_room = (
+            info.num_blocks * info.block_size + 1 - num_prompt_tokens
+        )  # the last token is never stored
+        return max(1, min(default, room, cache_room))
     if asked > room:
         raise ContextExceeded(
-            f"The model's context is {max_context} tokens; the prompt has {num_prompt_tokens} and max_tokens asks"
+            f"The model's context is {info.max_context} tokens; the prompt has {num_prompt_tokens} and max_tokens asks"
             f" for {asked} more. Shorten the prompt or lower max_tokens to {room}.",
             param="max_tokens",
         )

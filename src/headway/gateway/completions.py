@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
-from headway.core.errors import InvalidRequest
 from headway.core.messages import EngineInfo, Usage
-from headway.gateway.admission import check_token_ids
+from headway.gateway.admission import check_min_length, check_token_ids
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
 from headway.gateway.choice_text import Piece, ScoredToken
 from headway.gateway.config import GatewayConfig
@@ -39,13 +38,11 @@ class CompletionEndpoint:
         prompts: list[tuple[int, ...]] = []
         for prompt in call.prompts:
             if isinstance(prompt, str):
-                token_ids = encode(prompt, served.tokenizer, info, self.prompt_param)
+                prompts.append(encode(prompt, served.tokenizer, info, self.prompt_param))
             else:
-                check_token_ids(prompt, info.vocab_size, "prompt")
-                token_ids = prompt
-            if not token_ids:
-                raise InvalidRequest("`prompt` is empty; send at least one token.", param="prompt")
-            prompts.append(token_ids)
+                check_min_length(len(prompt), info.max_context, self.prompt_param)
+                check_token_ids(prompt, info.vocab_size, self.prompt_param)
+                prompts.append(prompt)
         return tuple(prompts)
 
     def answer(self, call: CompletionCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:

@@ -40,6 +40,14 @@ def request_info(scope: Scope) -> RequestInfo:
     return info
 
 
+def unexpected(error: Exception, request_id: str) -> InternalError:
+    """Log a bug of ours under the request's id; return what the client is told."""
+    logger.error("a request failed unexpectedly", exc_info=error, extra={"request_id": request_id})
+    return InternalError(
+        f"The server failed unexpectedly; its log has the details under request id {request_id}."
+    )
+
+
 class Edge:
     """Wraps the whole application."""
 
@@ -84,11 +92,8 @@ class Edge:
             return
         except HeadwayError as error:
             failure = error
-        except Exception:
-            logger.exception("a request failed unexpectedly", extra={"request_id": info.request_id})
-            failure = InternalError(
-                f"The server failed unexpectedly; its log has the details under request id {info.request_id}."
-            )
+        except Exception as error:
+            failure = unexpected(error, info.request_id)
         else:
             return
         if not started:

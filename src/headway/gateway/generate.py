@@ -19,7 +19,7 @@ from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
 from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
 from headway.gateway.config import GatewayConfig
-from headway.gateway.edge import request_info
+from headway.gateway.edge import request_info, unexpected
 from headway.gateway.gateway import Gateway
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
@@ -100,9 +100,14 @@ class Generate(Generic[C]):
             except HeadwayError as error:
                 record.end_with_error(error)
                 raise
-            except Exception:
-                record.end("error", status=500, error_code="internal_error")
+            except SlowReader:
                 raise
+            except Exception as error:
+                failure = unexpected(error, info.request_id)
+                record.end_with_error(failure)
+                if not responder.started:
+                    raise failure from error
+                await responder.error(failure)
 
     async def _serve(
         self,
@@ -151,7 +156,7 @@ class Generate(Generic[C]):
                 raise
             await responder.error(error)
             return
-        if client.gone:
+        if client.gone and not responder.complete:
             record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=generation.usage)
             raise ClientGone
         record.end(generation.outcome, status=200, usage=generation.usage)
@@ -181,7 +186,7 @@ class Generate(Generic[C]):
                     len(token_ids),
                     options.max_tokens,
                     default,
-                    info.max_context,
+                    info,
                     prompt_param=self._endpoint.prompt_param,
                 ),
                 n=options.n,

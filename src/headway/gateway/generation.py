@@ -49,7 +49,7 @@ class Generation:
         try:
             for request in self._requests:
                 self._sources.append(self._engine.submit_nowait(request))
-        except HeadwayError:
+        except Exception:
             self._batches = _merge(self._sources)
             await self._settle()
             raise

@@ -22,12 +22,13 @@ class SlowReader(Exception):
 
 
 class Responder:
-    """One response. `started`: the status has been sent, so that it can no longer change."""
+    """One response. `started`: the status was sent and can no longer change; `complete`: the end was sent too."""
 
     def __init__(self, send: Send, *, timeout_s: float) -> None:
         self._send = send
         self._timeout_s = timeout_s
         self.started = False
+        self.complete = False
 
     async def json(self, status: int, value: object, headers: Headers = ()) -> None:
         """Send a whole JSON response; raises SlowReader."""
@@ -69,6 +70,7 @@ class Responder:
 
     async def _body(self, data: bytes, *, more: bool) -> None:
         await self._send_in_time({"type": "http.response.body", "body": data, "more_body": more})
+        self.complete = not more
 
     async def _send_in_time(self, message: Message) -> None:
         try:

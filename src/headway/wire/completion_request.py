@@ -72,16 +72,13 @@ def _prompts(prompt: str | list[object]) -> tuple[Prompt, ...]:
         raise InvalidRequest(f"`prompt` is empty; send {_PROMPT_FORMS}.", param="prompt")
     first = prompt[0]
     if isinstance(first, str):
-        return tuple(_typed(prompt, list[str]))
+        return _typed(prompt, tuple[str, ...])
     if isinstance(first, list):
-        return tuple(_token_ids(ids) for ids in _typed(prompt, list[list[int]]))
-    return (_token_ids(_typed(prompt, list[int])),)
-
-
-def _token_ids(ids: list[int]) -> tuple[int, ...]:
-    if not ids:
-        raise InvalidRequest("A prompt of token ids is empty; send at least one id.", param="prompt")
-    return tuple(ids)
+        prompts = _typed(prompt, tuple[tuple[int, ...], ...])
+        if not all(prompts):
+            raise InvalidRequest("A prompt of token ids is empty; send at least one id.", param="prompt")
+        return prompts
+    return (_typed(prompt, tuple[int, ...]),)
 
 
 def _typed(prompt: list[object], type_: type[T]) -> T:
