@@ -23,7 +23,7 @@ async def test_one_access_line_per_request_with_its_id_and_tokens(caplog: pytest
     assert line.getMessage() == "POST /v1/chat/completions 200 0.0 ms"
     expected = {
         "request_id": exchange.headers["x-request-id"],
-        "status": 200,
+        "http": {"method": "POST", "path": "/v1/chat/completions", "status": 200, "duration_ms": 0.0},
         "model": "fake",
         "outcome": "stop",
         "prompt_tokens": 5,
@@ -41,7 +41,7 @@ async def test_a_client_that_left_is_logged_as_499(caplog: pytest.LogCaptureFixt
         exchange.disconnect()
         await exchange.wait_ended()
     (line,) = access_lines(caplog)
-    assert (line.__dict__["status"], line.__dict__["outcome"]) == (499, "cancelled")
+    assert (line.__dict__["http"]["status"], line.__dict__["outcome"]) == (499, "cancelled")
 
 
 async def test_probes_are_logged_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:

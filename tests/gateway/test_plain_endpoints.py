@@ -1,5 +1,9 @@
+import re
+
 import msgspec
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 from headway.core.clock import ManualClock
 from headway.core.errors import EngineUnavailable
@@ -126,3 +130,15 @@ async def test_web_pages_may_call_only_where_allowed(allowed: tuple[str, ...], e
     async with Exchange(create_app(gateway), "GET", "/v1/models", headers=headers) as exchange:
         await exchange.read_body()
     assert exchange.headers.get("access-control-allow-origin") == expected
+
+
+async def test_every_route_is_in_the_openapi_document_and_every_reference_resolves() -> None:
+    s = service()
+    async with s.get("/openapi.json") as exchange:
+        text = (await exchange.read_body()).decode()
+    document = msgspec.json.decode(text)
+    assert isinstance(s.app, Starlette)
+    routes = {route.path.replace(":path", "") for route in s.app.routes if isinstance(route, Route)}
+    assert set(document["paths"]) == routes
+    names = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
+    assert names == set(document["components"]["schemas"])

@@ -1,3 +1,4 @@
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 
@@ -40,6 +41,7 @@ async def test_jobs_beyond_the_bounds_are_refused_and_room_comes_back(worker: Pr
         worker.submit_nowait(lambda: 4, 0)
     waiting.cancel()
     third.cancel()
+    await asyncio.wait([waiting, third])
     gate.set()
     assert await running
     assert await worker.submit_nowait(lambda: 5, 100) == 5
@@ -57,6 +59,7 @@ async def test_a_cancelled_job_never_runs(worker: PromptWorker) -> None:
     dropped = worker.submit_nowait(lambda: ran.append(1), 1)
     last = worker.submit_nowait(lambda: ran.append(2), 1)
     dropped.cancel()
+    await asyncio.wait([dropped])
     gate.set()
     await running
     await last

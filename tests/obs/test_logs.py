@@ -22,7 +22,7 @@ def logged(*, json: bool, level: str = "INFO") -> str:
     logs.configure(level, json, stream)
     log = logging.getLogger("headway.test")
     log.debug("unseen")
-    log.info("took %d\nms", 5, extra={"request_id": "abc", "status": 200, "usage": None})
+    log.info("took %d\nms", 5, extra={"request_id": "abc", "status": 200, "usage": None, "http": {"a": 1}})
     try:
         raise ValueError("broken")
     except ValueError:
@@ -48,6 +48,7 @@ def test_json_is_one_object_a_line() -> None:
         "request_id": "abc",
         "status": 200,
         "usage": None,
+        "http": {"a": 1},
     }
     assert second["traceback"].endswith("ValueError: broken")
 

@@ -48,6 +48,7 @@ def create_app(gateway: Gateway) -> Starlette:
             Route("/health", plain.health),
             Route("/ready", plain.ready),
             Route("/metrics", plain.metrics),
+            Route("/openapi.json", plain.openapi),
         ],
         middleware=middleware,
         exception_handlers={HTTPException: http_error},

@@ -111,10 +111,12 @@ class Edge:
         status = CLIENT_CLOSED_STATUS if status is None else status
         extra: dict[str, object] = {
             "request_id": info.request_id,
-            "method": scope["method"],
-            "path": path,
-            "status": status,
-            "duration_ms": round(duration_ms, 1),
+            "http": {
+                "method": scope["method"],
+                "path": path,
+                "status": status,
+                "duration_ms": round(duration_ms, 1),
+            },
         }
         record = info.record
         if record is not None:

@@ -12,6 +12,7 @@ from headway.core.errors import EngineUnavailable, InvalidRequest
 from headway.gateway.admission import RESTART_RETRY_AFTER_S
 from headway.gateway.gateway import Gateway
 from headway.gateway.served import ServedModel, find_model
+from headway.wire import openapi
 from headway.wire.errors import error_body
 from headway.wire.models_response import ModelCard, ModelList
 
@@ -48,6 +49,10 @@ class PlainEndpoints:
             raise HTTPException(404)
         content_type, body = self._gateway.metrics()
         return Response(body, headers={"content-type": content_type})
+
+    async def openapi(self, _request: HttpRequest) -> Response:
+        """`GET /openapi.json`: the service described in OpenAPI."""
+        return _json(openapi.document())
 
 
 async def http_error(request: HttpRequest, error: Exception) -> Response:

@@ -1,10 +1,12 @@
 """Logs to stderr: lines for people, or one JSON object a line for machines. It knows no request.
 
-Whatever a caller passes as `extra` (the request id, for one) is printed with the line, in both forms.
+Whatever a caller passes as `extra` (the request id, for one) is printed with the line, in both forms; mappings are for
+machines only, as the message says the same to people.
 """
 
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -30,7 +32,11 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        extra = "".join(f" {name}={value}" for name, value in _extra(record).items() if value is not None)
+        extra = "".join(
+            f" {name}={value}"
+            for name, value in _extra(record).items()
+            if value is not None and not isinstance(value, Mapping)
+        )
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
         # A message may hold what a caller sent: a line end in it must not begin a line that looks like another's.
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")

@@ -1,0 +1,93 @@
+"""The service described in OpenAPI 3.1, made from the same structs that parse requests and write responses."""
+
+from typing import Final
+
+import msgspec
+
+from headway.core.version import __version__
+from headway.wire.chat_request import ChatFields
+from headway.wire.chat_response import ChatChunk, ChatCompletion
+from headway.wire.completion_request import CompletionFields
+from headway.wire.completion_response import Completion
+from headway.wire.errors import ErrorBody
+from headway.wire.models_response import ModelCard, ModelList
+
+_STREAM: Final = "With `stream`: server-sent events, each a chunk as JSON; `[DONE]` is the last."
+_ERROR: Final = "The caller's mistake (4xx), or the server's limit (503, with Retry-After)."
+
+
+def document() -> dict[str, object]:
+    """Return the document; every call builds it anew."""
+    types = (
+        ChatFields,
+        ChatCompletion,
+        ChatChunk,
+        CompletionFields,
+        Completion,
+        ModelCard,
+        ModelList,
+        ErrorBody,
+    )
+    _, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}", schema_hook=_schema_of_any
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Headway", "version": __version__, "description": "OpenAI's API, self-hosted."},
+        "paths": {
+            "/v1/chat/completions": _generating(
+                "Answer a conversation.", "ChatFields", "ChatCompletion", "ChatChunk"
+            ),
+            "/v1/completions": _generating(
+                "Continue a text.", "CompletionFields", "Completion", "Completion"
+            ),
+            "/v1/models": {"get": _plain("The served models.", _json("ModelList"))},
+            "/v1/models/{name}": {
+                "get": {
+                    **_plain("One model.", _json("ModelCard")),
+                    "parameters": [
+                        {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+                    ],
+                }
+            },
+            "/health": {"get": _plain("The process is alive.", {"application/json": {}})},
+            "/ready": {
+                "get": _plain("Every engine takes requests; otherwise 503.", {"application/json": {}})
+            },
+            "/metrics": {"get": _plain("Metrics in Prometheus's text format.", {"text/plain": {}})},
+            "/openapi.json": {"get": _plain("This document.", {"application/json": {}})},
+        },
+        "components": {"schemas": components},
+    }
+
+
+def _generating(summary: str, request: str, whole: str, chunk: str) -> dict[str, object]:
+    content = _json(whole) | {"text/event-stream": {"schema": _ref(chunk)}}
+    post = _plain(summary, content) | {
+        "description": _STREAM,
+        "requestBody": {"required": True, "content": _json(request)},
+    }
+    return {"post": post}
+
+
+def _plain(summary: str, content: dict[str, object]) -> dict[str, object]:
+    return {
+        "summary": summary,
+        "responses": {
+            "200": {"description": "Success.", "content": content},
+            "default": {"description": _ERROR, "content": _json("ErrorBody")},
+        },
+    }
+
+
+def _json(name: str) -> dict[str, object]:
+    return {"application/json": {"schema": _ref(name)}}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _schema_of_any(_type: type) -> dict[str, object]:
+    """Describe `object`, the only type msgspec does not: parts that are checked by hand."""
+    return {"description": "Any JSON value; see the field's rules."}
