@@ -73,6 +73,12 @@ def test_the_demo_model_names_its_special_tokens(smollm2: Tokenizer) -> None:
     assert [i for i in range(smollm2.vocab_size) if smollm2.is_special(i)] == list(range(17))
 
 
+@pytest.mark.model
+def test_the_accuracy_references_have_our_ids(smollm2: Tokenizer) -> None:
+    expected = json.loads((DATA / "accuracy.json").read_text())["source"]["tokens"]
+    assert smollm2.encode((DATA / "python_source.txt").read_text())[:2_000] == expected
+
+
 # Pieces
 
 
