@@ -51,7 +51,8 @@ struct Sampling {
 
   Sampling(std::size_t count, float heat, std::int32_t logprobs)
       : temperature(count, heat), top_p(count, 0.9F), min_p(count, 0.0F), repetition(count, 1.0F), presence(count, 0.0F),
-        frequency(count, 0.0F), top_k(count, 0), choices(count, 0), num_logprobs(count, logprobs), history_starts(count + 1, 0),
+        frequency(count, 0.0F), top_k(count, 0), choices(count, 0), num_logprobs(count, logprobs),
+        history_starts(count + 1, 0),
         prompt_lens(count, 0), bias_starts(count + 1, 0), mask_rows(count, -1), seeds(count, 7) {
     for (std::size_t i = 0; i < count; ++i) positions.push_back(static_cast<std::int32_t>(i));
   }

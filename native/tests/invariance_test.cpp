@@ -20,7 +20,8 @@ struct Expected {
   std::vector<float> logits;         // (length, vocab)
   std::vector<std::uint8_t> blocks;  // of the tokens
 
-  Expected(const Variant& variant, std::size_t length, std::uint64_t seed) : tokens(random_tokens(static_cast<int>(length), seed)) {
+  Expected(const Variant& variant, std::size_t length, std::uint64_t seed)
+      : tokens(random_tokens(static_cast<int>(length), seed)) {
     Bench bench(variant);
     const Tokens table = block_range(0, tokens.size());
     logits = bench.logits({{tokens, 0, table}});
@@ -89,7 +90,8 @@ void test_batch(Checks& checks, Variant variant) {
         const std::size_t count = std::min(left, static_cast<std::size_t>((s + round) % 4 == 0 ? 1 : 9 + 7 * (s % 5)));
         if (count == 0 || (s + round) % 7 == 6) continue;
         const auto first = expected[s].tokens.begin() + static_cast<std::ptrdiff_t>(done[s]);
-        parts.push_back({Tokens(first, first + static_cast<std::ptrdiff_t>(count)), static_cast<std::int32_t>(done[s]), tables[s]});
+        const Tokens tokens(first, first + static_cast<std::ptrdiff_t>(count));
+        parts.push_back({tokens, static_cast<std::int32_t>(done[s]), tables[s]});
         members.push_back(s);
       }
       if (parts.empty()) continue;
@@ -98,7 +100,8 @@ void test_batch(Checks& checks, Variant variant) {
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const int s = members[i];
         const std::size_t count = parts[i].tokens.size() * kVocab;
-        CHECK(std::memcmp(logits.data() + row * kVocab, expected[s].logits.data() + done[s] * kVocab, count * sizeof(float)) == 0);
+        const float* wanted = expected[s].logits.data() + done[s] * kVocab;
+        CHECK(std::memcmp(logits.data() + row * kVocab, wanted, count * sizeof(float)) == 0);
         row += parts[i].tokens.size();
         done[s] += parts[i].tokens.size();
       }

@@ -108,11 +108,14 @@ void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, 
 void test_matmuls(Checks& checks, const Kernels& kernels) {
   const std::string isa = kernels.name;
   const std::int64_t num_weight_rows = 45, k = 160;  // a tile and a part; K fills no group of 64
-  for (const auto& [weights, group] : {std::pair{WeightFormat::kInt8, 32}, {WeightFormat::kInt8, 64}, {WeightFormat::kBF16, 32}}) {
+  for (const auto& [weights, group] :
+       {std::pair{WeightFormat::kInt8, 32}, {WeightFormat::kInt8, 64}, {WeightFormat::kBF16, 32}}) {
     const PackFormat format{weights, group, kernels.weight_bias};
-    const std::string name = "kernels: " + isa + (weights == WeightFormat::kInt8 ? " int8 group " + std::to_string(group) : " bf16");
+    const bool int8 = weights == WeightFormat::kInt8;
+    const std::string name = "kernels: " + isa + (int8 ? " int8 group " + std::to_string(group) : " bf16");
     checks.run(name + " product, for every number of rows", [&] {
-      const Packed packed(format, num_weight_rows, k, random_logits(static_cast<std::int32_t>(num_weight_rows * k), 1.0F, 5));
+      const std::vector<float> values = random_logits(static_cast<std::int32_t>(num_weight_rows * k), 1.0F, 5);
+      const Packed packed(format, num_weight_rows, k, values);
       for (std::size_t num_rows = 1; num_rows <= 17; ++num_rows) {
         std::vector<std::vector<float>> x;
         for (std::size_t r = 0; r < num_rows; ++r) x.push_back(random_logits(static_cast<std::int32_t>(k), 3.0F, 100 + r));
@@ -199,7 +202,8 @@ void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int
   for (int position = 0; position < num_positions; ++position) {
     keys.push_back(random_logits(head_dim, 1.0F, 500 + position));
     values.push_back(random_logits(head_dim, 1.0F, 5000 + position));
-    cache.store(cache.head_part(position / kBlockTokens, 1, 1), position % kBlockTokens, keys.back().data(), values.back().data());
+    std::uint8_t* part = cache.head_part(position / kBlockTokens, 1, 1);
+    cache.store(part, position % kBlockTokens, keys.back().data(), values.back().data());
   }
   const int num_rows = std::min(7, num_positions);
   std::vector<float> queries, scores(static_cast<std::size_t>(num_rows) * kSpanTokens), max(num_rows), sum(num_rows);
@@ -226,8 +230,8 @@ void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int
     for (int d = 0; d < head_dim; ++d) CHECK_NEAR(output[r * head_dim + d] / sum[r], exact[d] / total, tolerance);
     std::vector<float> alone_output(static_cast<std::size_t>(head_dim));
     float alone_max = 0.0F, alone_sum = 0.0F;
-    kernels.attention_span({blocks.data(), queries.data() + r * head_dim, limits.data() + r, 1, head_dim, int8, scores.data(),
-                            &alone_max, &alone_sum, alone_output.data()});
+    kernels.attention_span({blocks.data(), queries.data() + r * head_dim, limits.data() + r, 1, head_dim, int8,
+                            scores.data(), &alone_max, &alone_sum, alone_output.data()});
     CHECK_EQ(alone_max, max[r]);
     CHECK_EQ(alone_sum, sum[r]);
     CHECK(std::equal(alone_output.begin(), alone_output.end(), output.begin() + r * head_dim));
@@ -239,7 +243,9 @@ void test_attention(Checks& checks, const Kernels& kernels) {
   for (const char* kv : {"bf16", "int8"}) {
     checks.run(name + " attention over a span, kv " + kv, [&] {
       for (const int head_dim : {16, 64, 80, 128}) {
-        for (const int num_positions : {1, 15, 16, 17, 33, 256}) check_attention(checks, kernels, kv, head_dim, num_positions);
+        for (const int num_positions : {1, 15, 16, 17, 33, 256}) {
+          check_attention(checks, kernels, kv, head_dim, num_positions);
+        }
       }
     });
   }

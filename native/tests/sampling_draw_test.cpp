@@ -80,7 +80,8 @@ void test_sampling_draw(Checks& checks) {
     for (int i = 0; i < kRows; ++i) {
       const auto random = [i](int which) { return uniform_at(99, which, i); };
       const auto n = static_cast<std::int32_t>(1 + 4000 * random(0) * random(0));
-      const std::vector<float> logits = random_logits(n, static_cast<float>(1 + 15 * random(1)), static_cast<std::uint64_t>(i));
+      const auto spread = static_cast<float>(1 + 15 * random(1));
+      const std::vector<float> logits = random_logits(n, spread, static_cast<std::uint64_t>(i));
       SamplingRow row{.temperature = static_cast<float>(0.2 + 1.5 * random(2)), .seed = 5, .position = i};
       if (i % 2 == 0) row.top_p = static_cast<float>(0.02 + 0.97 * random(3));
       if (i % 3 == 0) row.top_k = static_cast<std::int32_t>(1 + 1.2 * n * random(4));

@@ -70,6 +70,9 @@ void test_sampling_filters(Checks& checks) {
     CHECK(support(equal, {.min_p = 1.0F}) == Ids{0, 1, 2, 3, 4, 5});
     const std::vector<float> zeros{0.0F, -0.0F, 0.0F, -0.0F};  // equal numbers, though not equal bits
     CHECK(support(zeros, {.top_k = 2}) == Ids{0, 1});
+    std::vector<float> many_zeros(5000, 0.0F);
+    for (std::size_t i = 0; i < many_zeros.size(); i += 3) many_zeros[i] = -0.0F;
+    CHECK_EQ(*support(many_zeros, {.top_k = 40}).rbegin(), 39);
     const std::vector<float> many(5000, -3.0F);
     CHECK_EQ(*support(many, {.top_k = 40}).rbegin(), 39);
     CHECK_EQ(*support(many, {.top_p = 0.01F}).rbegin(), 49);
@@ -91,6 +94,9 @@ void test_sampling_filters(Checks& checks) {
       std::vector<float> values = random_logits(n, seed % 2 == 0 ? 20.0F : 1e-3F, seed);
       if (seed % 4 >= 2) {  // many ties
         for (float& value : values) value = std::round(value * (seed % 2 == 0 ? 0.2F : 2000.0F)) + 0.0F;
+      }
+      if (seed % 4 == 1) {  // equal but for their last ten bits
+        for (float& value : values) value = 1.0F + 0x1p-23F * std::floor(512.0F + 511.0F * value / 1e-3F);
       }
       std::vector<std::int32_t> order(static_cast<std::size_t>(n));
       for (std::int32_t i = 0; i < n; ++i) order[i] = i;

@@ -49,7 +49,9 @@ void test_tensor_types(Checks& checks) {
     const std::vector<float> values = dequantized(TensorType::kF16, bytes, 10);
     const float expected[] = {0.0F, -0.0F, 1.0F, -2.0F, 0x1.554p-2F, 65504.0F, 0x1p-24F, -0x1.ff8p-15F, 0x1p-14F,
                               std::numeric_limits<float>::infinity()};
-    for (int i = 0; i < 10; ++i) CHECK_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(expected[i]));
+    for (int i = 0; i < 10; ++i) {
+      CHECK_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(expected[i]));
+    }
   });
 
   checks.run("tensor types: Q8_0 blocks", [&] {
