@@ -41,3 +41,20 @@ def test_every_metric_is_documented_and_no_other() -> None:
 def test_every_environment_variable_is_documented_and_no_other() -> None:
     variables = set(re.findall(r'"(HEADWAY_[A-Z_]+)"', SOURCES))
     assert documented(r"HEADWAY_[A-Z_]+") == variables | {"HEADWAY_REQUIRE_ALL"}
+
+
+def test_the_architecture_names_every_source_file_and_no_other() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "src" / "headway"
+    files = {str(path.relative_to(package)) for path in package.glob("*/*.py") if path.name != "__init__.py"}
+    named = set(re.findall(r"(?<![\w/])(?!tests/)[a-z]+/[a-z_]+\.py", text))
+    assert files - named == set()
+    assert named - files == set()
+
+
+def test_files_that_documents_point_to_exist() -> None:
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for path in re.findall(
+            r"\b((?:tests|native|benchmarks|scripts|docs)/[\w/.]*\w)", document.read_text()
+        ):
+            assert (ROOT / path).exists(), f"{document.name} names {path}"
