@@ -44,6 +44,17 @@ async def test_a_client_that_left_is_logged_as_499(caplog: pytest.LogCaptureFixt
     assert (line.__dict__["http"]["status"], line.__dict__["outcome"]) == (499, "cancelled")
 
 
+async def test_a_refusal_is_logged_with_its_code_and_field_but_not_its_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with service().chat(response_format={"type": "secret"}) as exchange:
+        await exchange.read_body()
+    (line,) = access_lines(caplog)
+    assert (line.__dict__["error"], line.__dict__["param"]) == ("invalid_request", "response_format")
+    assert "secret" not in str(line.__dict__)
+
+
 async def test_probes_are_logged_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     s = service()

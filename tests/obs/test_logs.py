@@ -38,6 +38,13 @@ def test_plain_lines_hold_what_was_passed_and_cannot_be_forged() -> None:
     assert lines[-1] == "ValueError: broken"
 
 
+def test_control_characters_are_written_out() -> None:
+    stream = io.StringIO()
+    logs.configure("INFO", False, stream)
+    logging.getLogger("t").info("\x1b[2J%s\t€", "\x9b", extra={"path": "/a\nb"})
+    assert stream.getvalue().partition(" ")[2] == "INFO t: \\x1b[2J\\x9b\\t€ path=/a\\nb\n"
+
+
 def test_json_is_one_object_a_line() -> None:
     first, second = (msgspec.json.decode(line) for line in logged(json=True).splitlines())
     assert first.pop("time").endswith("+00:00")

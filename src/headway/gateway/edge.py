@@ -31,6 +31,7 @@ class RequestInfo:
     request_id: str
     arrival_ns: int
     record: RequestRecord | None = None
+    error: HeadwayError | None = None
 
 
 def request_info(scope: Scope) -> RequestInfo:
@@ -96,6 +97,7 @@ class Edge:
             failure = unexpected(error, info.request_id)
         else:
             return
+        info.error = failure
         if not started:
             try:
                 await responder.error(failure)
@@ -118,6 +120,8 @@ class Edge:
                 "duration_ms": round(duration_ms, 1),
             },
         }
+        if info.error is not None:  # the sentence may quote the caller, its code and field do not
+            extra |= {"error": info.error.code, "param": info.error.param}
         record = info.record
         if record is not None:
             extra |= {"model": record.model, "outcome": record.outcome}

@@ -77,7 +77,7 @@ class Generate(Generic[C]):
         self._endpoint = endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one call; raises HeadwayError when nothing has been sent yet."""
+        """Serve one call; raises the HeadwayError that ended it, which a stream that began has told already."""
         gateway, info = self._gateway, request_info(scope)
         body = await read_body(scope, receive, gateway.config.max_body_bytes)
         call = self._endpoint.parse(body)
@@ -105,9 +105,9 @@ class Generate(Generic[C]):
             except Exception as error:
                 failure = unexpected(error, info.request_id)
                 record.end_with_error(failure)
-                if not responder.started:
-                    raise failure from error
-                await responder.error(failure)
+                if responder.started:
+                    await responder.error(failure)
+                raise failure from error
 
     async def _serve(
         self,
@@ -152,10 +152,9 @@ class Generate(Generic[C]):
             raise
         except HeadwayError as error:
             record.end_with_error(error, generation.usage)
-            if not responder.started:
-                raise
-            await responder.error(error)
-            return
+            if responder.started:
+                await responder.error(error)
+            raise
         if client.gone and not responder.complete:
             record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=generation.usage)
             raise ClientGone

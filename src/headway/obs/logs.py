@@ -14,6 +14,12 @@ import msgspec
 
 _OWN_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 """What every record has; the rest was passed as `extra`."""
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+"""Control characters (C0, DEL, C1), written out."""
 
 
 def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
@@ -38,9 +44,9 @@ class PlainFormatter(logging.Formatter):
             if value is not None and not isinstance(value, Mapping)
         )
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        # A message may hold what a caller sent: a line end in it must not begin a line that looks like another's.
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
-        line = f"{time} {record.levelname} {record.name}: {message}{extra}"
+        # A message may hold what a caller sent: it must neither begin a line of its own nor move a terminal's cursor.
+        text = (record.getMessage() + extra).translate(_ESCAPES)
+        line = f"{time} {record.levelname} {record.name}: {text}"
         trace = _trace(self, record)
         return f"{line}\n{trace}" if trace else line
 
