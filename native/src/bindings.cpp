@@ -167,6 +167,7 @@ void bind_runner(nb::module_& module) {
 }  // namespace headway
 
 NB_MODULE(_native, module) {
+  module.attr("NUMERICS_VERSION") = headway::kNumericsVersion;
   module.def("available_isas", &headway::available_isas,
              "Names of the instruction sets this machine can run, worst to best.");
   headway::bind_model(module);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "attention_plan.h"
+#include "forward_job.h"
 
 namespace headway {
 namespace {
@@ -25,33 +25,10 @@ void rotate(float* head, const float* rotation, int rope_dim, bool interleaved) 
   }
 }
 
-// `WorkerPool::Worker::share`, item by item.
-template <class Body>
-void share_each(WorkerPool::Worker& worker, std::int64_t count, Grain grain, const Body& body) {
-  worker.share(count, grain, [&body](Range range) {
-    for (std::int64_t item = range.begin; item < range.end; ++item) body(item);
-  });
-}
-
 // With many rows a tile is work enough for a chunk.
 Grain tile_grain(std::int64_t num_rows) { return num_rows < 8 ? Grain::kCoarse : Grain::kItem; }
 
 }  // namespace
-
-struct KvSlot {
-  std::int32_t block;
-  int index;
-};
-
-struct Runner::Job {
-  const Step& step;
-  std::vector<SamplingRow> sampling;  // empty: no sampling
-  AttentionPlan attention;
-  std::int64_t num_tokens = 0;
-  std::vector<std::int64_t> logit_rows, hidden_rows;  // of the step's tokens
-  std::vector<KvSlot> slots;                          // where each token's key and value go
-  StepOutput output;
-};
 
 Runner::Runner(std::shared_ptr<KvCache> cache)
     : cache_(std::move(cache)),
@@ -247,104 +224,6 @@ void Runner::rotate_and_store(const Job& job, int layer, Worker& worker) {
     }
   });
 }
-
-// ---- attention ----
-
-// The tile's query heads of one KV head, token after token: rows in order of position. Returns how many.
-int Runner::gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const {
-  const int group = shape_.num_heads / shape_.num_kv_heads;
-  const std::int64_t run = std::int64_t{group} * shape_.head_dim;
-  for (int token = 0; token < tile.num_tokens; ++token)
-    std::memcpy(scratch.queries.data() + token * run,
-                space_.qkv.data() + (tile.first_row + token) * strides_.qkv + kv_head * run,
-                static_cast<std::size_t>(run) * sizeof(float));
-  return tile.num_tokens * group;
-}
-
-// One span's partial of every row that reaches it. Rows before the returned one do not; theirs is left alone.
-int Runner::attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output,
-                        float* max, float* sum) const {
-  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
-  const int num_rows = tile.num_tokens * group;
-  int first = 0, last_limit = 0;
-  for (int token = 0; token < tile.num_tokens; ++token) {
-    last_limit = tile.limit(token, span);
-    if (last_limit == 0) first = (token + 1) * group;
-    std::fill_n(scratch.limits.data() + token * group, group, last_limit);
-  }
-  const std::uint8_t* blocks[kSpanBlocks] = {};
-  for (int i = 0; i * kBlockTokens < last_limit; ++i)
-    blocks[i] = cache_->head_part(tile.blocks[span * kSpanBlocks + i], layer, kv_head);
-  kernels_.attention_span({blocks, scratch.queries.data() + first * head_dim, scratch.limits.data() + first,
-                           num_rows - first, head_dim, cache_->int8(), scratch.scores.data(), max + first, sum + first,
-                           output + first * head_dim});
-  return first;
-}
-
-void Runner::write_attention(std::int64_t row, int head, const float* output, float sum) const {
-  float* target = space_.attention.row(row) + std::int64_t{head} * shape_.head_dim;
-  const float inverse = 1.0F / sum;
-  for (int d = 0; d < shape_.head_dim; ++d) target[d] = output[d] * inverse;
-}
-
-void Runner::attend(const Job& job, int layer, Worker& worker) {
-  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
-  const std::int64_t num_tiles = std::ssize(job.attention.tiles);
-  WorkerScratch& scratch = scratch_of(worker);
-  share_each(worker, num_tiles * shape_.num_kv_heads, Grain::kItem, [&](std::int64_t item) {
-    // Last tiles first: they see the most positions, and what is dear should not come last.
-    const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(num_tiles - 1 - item / shape_.num_kv_heads)];
-    const int kv_head = static_cast<int>(item % shape_.num_kv_heads);
-    const int num_rows = gather_queries(tile, kv_head, scratch);
-    for (int span = 0; span < tile.num_spans(); ++span) {
-      const int first = attend_span(tile, layer, kv_head, span, scratch, scratch.output.data(), scratch.max.data(),
-                                    scratch.sum.data());
-      for (int row = first; row < num_rows; ++row)
-        kernels_.attention_merge(span == 0, head_dim, scratch.output.data() + row * head_dim, scratch.max.data()[row],
-                                 scratch.sum.data()[row], scratch.total_output.data() + row * head_dim,
-                                 scratch.total_max.data() + row, scratch.total_sum.data() + row);
-    }
-    for (int row = 0; row < num_rows; ++row)
-      write_attention(tile.first_row + row / group, kv_head * group + row % group,
-                      scratch.total_output.data() + row * head_dim, scratch.total_sum.data()[row]);
-  });
-}
-
-// Partials of a tile lie span after span, KV head after KV head, row after row.
-void Runner::attend_split(const Job& job, int layer, Worker& worker) {
-  WorkerScratch& scratch = scratch_of(worker);
-  share_each(worker, std::ssize(job.attention.span_items) * shape_.num_kv_heads, Grain::kItem, [&](std::int64_t item) {
-    const auto [index, span] = job.attention.span_items[static_cast<std::size_t>(item / shape_.num_kv_heads)];
-    const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(index)];
-    const int kv_head = static_cast<int>(item % shape_.num_kv_heads);
-    const std::int64_t num_rows = gather_queries(tile, kv_head, scratch);
-    const std::int64_t at = tile.first_partial + (std::int64_t{span} * shape_.num_kv_heads + kv_head) * num_rows;
-    attend_span(tile, layer, kv_head, span, scratch, space_.partial_output.data() + at * shape_.head_dim,
-                space_.partial_max.data() + at, space_.partial_sum.data() + at);
-  });
-}
-
-void Runner::merge_split(const Job& job, Worker& worker) {
-  const int head_dim = shape_.head_dim, num_heads = shape_.num_heads, group = num_heads / shape_.num_kv_heads;
-  WorkerScratch& scratch = scratch_of(worker);
-  share_each(worker, std::ssize(job.attention.tiles) * num_heads, Grain::kCoarse, [&](std::int64_t item) {
-    const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(item / num_heads)];
-    const int head = static_cast<int>(item % num_heads);
-    for (int token = 0; token < tile.num_tokens; ++token) {
-      const std::int64_t row = (std::int64_t{head / group} * tile.num_tokens + token) * group + head % group;
-      float max = 0.0F, sum = 0.0F;
-      for (int span = 0; span < tile.num_spans() && tile.limit(token, span) > 0; ++span) {
-        const std::int64_t at = tile.first_partial + std::int64_t{span} * tile.num_tokens * num_heads + row;
-        kernels_.attention_merge(span == 0, head_dim, space_.partial_output.data() + at * head_dim,
-                                 space_.partial_max.data()[at], space_.partial_sum.data()[at],
-                                 scratch.total_output.data(), &max, &sum);
-      }
-      write_attention(tile.first_row + token, head, scratch.total_output.data(), sum);
-    }
-  });
-}
-
-// ---- after attention ----
 
 void Runner::quantize_attention(const Job& job, Worker& worker) {
   const std::int64_t parts = strides_.heads / kRowAlign;

@@ -188,7 +188,9 @@ void Model::finish() {
   rope_frequencies_.resize(static_cast<std::size_t>(shape_.rope_dim / 2));
   for (std::size_t i = 0; i < rope_frequencies_.size(); ++i) {
     const double factor = rope_factors_.empty() ? 1.0 : static_cast<double>(rope_factors_[i]);
-    rope_frequencies_[i] = std::pow(shape_.rope_theta, -2.0 * static_cast<double>(i) / shape_.rope_dim) / factor;
+    // Rounded to float: models were trained so, and a last bit of the C library's pow does not show.
+    const double frequency = std::pow(shape_.rope_theta, -2.0 * static_cast<double>(i) / shape_.rope_dim) / factor;
+    rope_frequencies_[i] = static_cast<double>(static_cast<float>(frequency));
     if (!std::isfinite(rope_frequencies_[i])) refuse("rope_factors must be finite and not zero.");
   }
   finished_ = true;

@@ -4,6 +4,8 @@ from typing import final
 
 from typing_extensions import Buffer
 
+NUMERICS_VERSION: int
+
 def available_isas() -> list[str]: ...
 
 @final

@@ -8,6 +8,9 @@
 
 namespace headway {
 
+// Part of the system fingerprint: raise it with every change that changes a bit of any result.
+inline constexpr int kNumericsVersion = 1;
+
 inline constexpr int kTileColumns = 32;   // output columns of a packed tile: two AVX-512 registers
 inline constexpr int kRowAlign = 64;      // rows of activations are padded with zeros to a multiple: the largest group
 inline constexpr int kBlockTokens = 16;   // positions of a KV block: one AVX-512 register of scores

@@ -18,12 +18,24 @@ from headway.core.version import __version__
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import RunnerInfo
 
-__all__ = ["NativeRunner", "auto_num_blocks", "available_memory_bytes", "load_runner", "system_fingerprint"]
+__all__ = [
+    "NativeRunner",
+    "auto_num_blocks",
+    "auto_threads",
+    "available_memory_bytes",
+    "load_runner",
+    "system_fingerprint",
+]
 
 _log = logging.getLogger(__name__)
 
 _AUTO_KV_SHARE = 0.25
 """Of the memory available: leaves room for the weights' page cache, the gateway and the machine's other work."""
+
+_MAX_THREADS = 1024
+"""The native core's limit."""
+
+_CGROUP = Path("/sys/fs/cgroup")
 
 _IDENTITY_SAMPLE_BYTES = 4096
 """Of each tensor, when the file's digest is not known: a page, which loading reads anyway."""
@@ -79,7 +91,7 @@ def system_fingerprint(identity: str, config: EngineConfig, *, isa: str) -> str:
         str(config.group_size) if config.weights == "int8" else "-",
         config.kv,
         isa,
-        __version__,
+        f"{__version__}/{_native.NUMERICS_VERSION}",
     )
     return "hw_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -99,7 +111,7 @@ def available_memory_bytes() -> int:
     for line in _read_lines(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             available = int(line.split()[1]) * 1024
-    limit, used = (_read_lines(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    limit, used = (_read_lines(_CGROUP / name) for name in ("memory.max", "memory.current"))
     if limit and used and limit[0].isdigit():
         available = min(available, max(0, int(limit[0]) - int(used[0])))
     return available
@@ -123,10 +135,26 @@ def _resolve_max_context(shape: ModelShape, wanted: int | None) -> int:
 
 
 def _resolve_threads(wanted: int | None) -> int:
-    return len(os.sched_getaffinity(0)) if wanted is None else wanted
+    if wanted is not None:
+        return wanted
+    quota = _read_lines(_CGROUP / "cpu.max")  # "quota period" in microseconds, or "max period"
+    return auto_threads(len(os.sched_getaffinity(0)), quota[0] if quota else "max 100000")
+
+
+def auto_threads(num_cpus: int, quota: str) -> int:
+    """Threads for the CPUs this process may use, no more than its control group's quota pays for."""
+    limit, _, period = quota.partition(" ")
+    if not (limit.isdigit() and period.isdigit() and int(period) > 0):
+        return num_cpus
+    return max(1, min(num_cpus, int(limit) // int(period)))
 
 
 def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, threads: int) -> _native.Model:
+    isas = _native.available_isas()
+    if config.isa not in ("auto", *isas):
+        raise ConfigError(f'isa is "{config.isa}"; this processor runs {", ".join(isas)}. Use "auto".')
+    if not 1 <= threads <= _MAX_THREADS:
+        raise ConfigError(f"threads must lie in 1 .. {_MAX_THREADS}, not be {threads}.")
     try:
         return _native.Model(
             vocab_size=shape.vocab_size,
@@ -148,7 +176,7 @@ def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, th
             threads=threads,
         )
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ModelFileError(f"This model cannot be run: {error}") from error
 
 
 def _load_tensors(model: _native.Model, plan: ModelPlan, data: mmap.mmap) -> None:
@@ -203,6 +231,10 @@ def _make_cache(model: _native.Model, config: EngineConfig, max_context: int) ->
             )
         if config.kv_bytes < block_bytes:
             raise ConfigError(f"kv_bytes must be at least {block_bytes}, one block of this model.")
+        if config.kv_bytes > available_memory_bytes():
+            raise ConfigError(
+                f"kv_bytes is {config.kv_bytes}; only {available_memory_bytes()} bytes of memory are available."
+            )
         return make(config.kv_bytes // block_bytes)
     except (ValueError, MemoryError) as error:
         raise ConfigError(f"The KV cache cannot be made: {error}") from error

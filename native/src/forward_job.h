@@ -1,0 +1,36 @@
+// What the files of the forward pass share: the state of a step, and how a phase is divided. Internal to `Runner`.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "attention_plan.h"
+#include "forward.h"
+#include "worker_pool.h"
+
+namespace headway {
+
+struct KvSlot {
+  std::int32_t block;
+  int index;
+};
+
+struct Runner::Job {
+  const Step& step;
+  std::vector<SamplingRow> sampling;  // empty: no sampling
+  AttentionPlan attention;
+  std::int64_t num_tokens = 0;
+  std::vector<std::int64_t> logit_rows, hidden_rows;  // of the step's tokens
+  std::vector<KvSlot> slots;                          // where each token's key and value go
+  StepOutput output;
+};
+
+// `WorkerPool::Worker::share`, item by item.
+template <class Body>
+void share_each(WorkerPool::Worker& worker, std::int64_t count, Grain grain, const Body& body) {
+  worker.share(count, grain, [&body](Range range) {
+    for (std::int64_t item = range.begin; item < range.end; ++item) body(item);
+  });
+}
+
+}  // namespace headway

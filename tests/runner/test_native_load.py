@@ -1,0 +1,164 @@
+"""From a file to a runner: what is loaded, what "auto" becomes, what is refused."""
+
+import dataclasses
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway import _native
+from headway.core.config import EngineConfig
+from headway.core.errors import ConfigError, ModelFileError
+from headway.core.plan import ModelPlan, TensorType
+from headway.models.architectures import open_model
+from headway.runner.native import auto_num_blocks, auto_threads, load_runner, system_fingerprint
+from support.tiny_gguf import write_tiny_gguf
+from support.tiny_llama import F32, Part, TinyShape, make_step, reference_logits
+
+pytestmark = pytest.mark.native
+
+CONFIG = EngineConfig(model="tiny", weights="bf16", threads=1, kv_bytes=1 << 20)
+GGUF_NAMES = {
+    "token_embd": "token_embedding",
+    "attn_norm": "attention_norm",
+    "attn_q": "query",
+    "attn_k": "key",
+    "attn_v": "value",
+    "attn_output": "attention_output",
+    "ffn_norm": "ffn_norm",
+    "ffn_gate": "ffn_gate",
+    "ffn_up": "ffn_up",
+    "ffn_down": "ffn_down",
+    "output_norm": "output_norm",
+}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> ModelPlan:
+    write_tiny_gguf(tmp_path / "tiny.gguf")
+    return open_model(tmp_path / "tiny.gguf")[1]
+
+
+@pytest.mark.parametrize("tensor_type", list(TensorType), ids=lambda tensor_type: tensor_type.name)
+def test_every_storage_type_gives_the_logits_of_its_values(tmp_path: Path, tensor_type: TensorType) -> None:
+    tiny = write_tiny_gguf(tmp_path / "tiny.gguf", tensor_type=tensor_type)
+    plan = open_model(tiny.path)[1]
+    tensors: dict[tuple[str, int | None], F32] = {}
+    for name, values in tiny.weights.items():
+        *layer, stem, _ = name.removeprefix("blk.").split(".")
+        tensors[GGUF_NAMES[stem], int(layer[0]) if layer else None] = np.atleast_2d(values)
+    shape = TinyShape(
+        **{field.name: getattr(plan.shape, field.name) for field in dataclasses.fields(TinyShape)}
+    )
+    tokens = [(i * 37 + 11) % shape.vocab_size for i in range(40)]
+    logits = load_runner(plan, CONFIG).forward(make_step([Part(tokens, 0, range(3), range(40))]))
+    reference = reference_logits(shape, tensors, tokens, weights="bf16", kv="bf16")
+    error = np.frombuffer(logits, dtype=np.float32).reshape(reference.shape) - reference
+    assert np.sqrt(np.mean(error**2) / np.mean(reference**2)) < 0.001
+
+
+def test_what_auto_became_is_logged(plan: ModelPlan, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="headway.runner.native"):
+        runner = load_runner(plan, EngineConfig(model="tiny"))
+    assert f"isa {_native.available_isas()[-1]} (auto)" in caplog.text
+    assert f"{runner.info.num_blocks} blocks" in caplog.text
+    assert runner.info.system_fingerprint in caplog.text
+    assert runner.info.max_context == plan.shape.max_context
+    assert runner.info.num_blocks >= plan.shape.max_context // 16
+
+
+def test_memory_given_is_not_exceeded(plan: ModelPlan) -> None:
+    runner = load_runner(plan, CONFIG)
+    block_bytes = len(runner.read_block(0))
+    assert runner.info.num_blocks == (1 << 20) // block_bytes
+
+
+def test_the_fingerprint_names_what_decides_bits() -> None:
+    def fingerprint(identity: str = "a", isa: str = "avx2", **changes: object) -> str:
+        config = EngineConfig(**({"model": "m", "weights": "int8"} | changes))  # type: ignore[arg-type]
+        return system_fingerprint(identity, config, isa=isa)
+
+    base = fingerprint()
+    different = {
+        fingerprint(identity="b"),
+        fingerprint(isa="avx512"),
+        fingerprint(weights="bf16"),
+        fingerprint(group_size=64),
+        fingerprint(kv="int8"),
+    }
+    assert len(different | {base}) == 6
+    assert fingerprint(threads=7, kv_bytes=1, model="other") == base
+    assert fingerprint(weights="bf16", group_size=64) == fingerprint(weights="bf16")
+
+
+def test_a_file_without_a_digest_is_told_by_its_content(tmp_path: Path) -> None:
+    prints = []
+    for seed in (1, 1, 2):
+        tiny = write_tiny_gguf(tmp_path / "tiny.gguf", seed=seed)
+        prints.append(load_runner(open_model(tiny.path)[1], CONFIG).info.system_fingerprint)
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_auto_blocks_hold_all_sequences_a_quarter_of_memory_or_one_context() -> None:
+    def blocks(available_bytes: int) -> int:
+        return auto_num_blocks(
+            max_num_seqs=8, blocks_per_context=100, block_bytes=1000, available_bytes=available_bytes
+        )
+
+    assert blocks(10**9) == 800
+    assert blocks(1_600_000) == 400
+    assert blocks(1000) == 100
+
+
+@pytest.mark.parametrize(
+    ("quota", "threads"),
+    [
+        ("max 100000", 8),
+        ("250000 100000", 2),
+        ("50000 100000", 1),
+        ("1600000 100000", 8),
+        ("", 8),
+        ("1 0", 8),
+    ],
+)
+def test_auto_threads_follow_the_control_group(quota: str, threads: int) -> None:
+    assert auto_threads(8, quota) == threads
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"threads": 0}, "threads"),
+        ({"threads": 5000}, "threads"),
+        ({"max_context": 513}, "max_context"),
+        ({"max_context": 0}, "max_context"),
+        ({"kv_bytes": 10}, "kv_bytes"),
+        ({"kv_bytes": 1 << 60}, "kv_bytes"),
+        ({"block_size": 8}, "block_size"),
+    ],
+)
+def test_settings_that_cannot_be_met_are_refused(
+    plan: ModelPlan, changes: dict[str, int], words: str
+) -> None:
+    config = EngineConfig(**({"model": "tiny", "threads": 1, "kv_bytes": 1 << 20} | changes))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=words):
+        load_runner(plan, config)
+
+
+def test_a_missing_tensor_is_named(plan: ModelPlan) -> None:
+    tensors = tuple(tensor for tensor in plan.tensors if (tensor.role, tensor.layer) != ("key", 1))
+    with pytest.raises(ModelFileError, match="key of layer 1 is missing"):
+        load_runner(dataclasses.replace(plan, tensors=tensors), CONFIG)
+
+
+def test_a_file_that_ends_inside_a_tensor_is_refused(plan: ModelPlan) -> None:
+    plan.path.write_bytes(plan.path.read_bytes()[:-64])
+    with pytest.raises(ModelFileError, match="ends inside a tensor"):
+        load_runner(plan, CONFIG)
+
+
+def test_a_shape_that_no_kernel_fits_is_the_models_fault(plan: ModelPlan) -> None:
+    shape = dataclasses.replace(plan.shape, head_dim=12, rope_dim=12)
+    with pytest.raises(ModelFileError, match="head_dim must be a multiple of 16"):
+        load_runner(dataclasses.replace(plan, shape=shape), CONFIG)
