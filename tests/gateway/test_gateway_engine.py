@@ -1,32 +1,24 @@
 """The service over the real engine on the fake runner: scenario 1 from the socket's side to the last block."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
-import anyio
-import anyio.lowlevel
 import msgspec
 import pytest
 
-from headway.core.clock import Clock, ManualClock
+from headway.core.clock import Clock
 from headway.core.config import EngineConfig, SchedulerConfig
-from headway.core.events import Event, RequestEnded
 from headway.core.messages import EngineInfo
 from headway.engine.engine import Engine
-from headway.engine.inline import InlineEngineClient
 from headway.gateway.app import create_app
-from headway.gateway.config import GatewayConfig
-from headway.gateway.gateway import Gateway
 from headway.runner.fake import FakeRunner
 from support.asgi_client import Exchange
 from support.byte_text import ByteTokenizer
-from support.gateway_app import MODEL, served
+from support.gateway_app import MODEL
+from support.gateway_stack import Stack, open_stack, read_text
 
 pytestmark = pytest.mark.anyio
 
 NUM_BLOCKS = 64
-SETTLE_TURNS = 20
-"""More turns of the loop than lie between a step's tokens, or a hang-up, and its last effect."""
 SCHEDULER = SchedulerConfig(max_num_seqs=2, max_prefill_tokens=32)
 
 
@@ -56,83 +48,11 @@ def build(config: EngineConfig, clock: Clock) -> Engine:
     return Engine(runner, config.scheduler, clock, info)
 
 
-@dataclass
-class Stack:
-    gateway: Gateway
-    engine: InlineEngineClient
-    events: list[Event]
-
-    def post(self, prompt: str, *, stream: bool = True, max_tokens: int = 20, **fields: object) -> Exchange:
-        body = {"prompt": prompt, "stream": stream, "max_tokens": max_tokens, "seed": 1, **fields}
-        return Exchange(create_app(self.gateway), "POST", "/v1/completions", msgspec.json.encode(body))
-
-    async def step(self, count: int = 1) -> None:
-        """Let the gateway react, then make a step, `count` times."""
-        for _ in range(count):
-            await self.settle()
-            self.engine.step()
-        await self.settle()
-
-    async def settle(self) -> None:
-        for _ in range(SETTLE_TURNS):
-            await anyio.lowlevel.checkpoint()
-
-    async def arrive(self, count: int) -> None:
-        """Wait until `count` requests are with the engine: each crosses the tokenising thread."""
-        while self.engine.num_requests < count:
-            await anyio.lowlevel.checkpoint()
-
-    async def text(self, prompt: str) -> str:
-        """What a request answers when it is alone."""
-        async with self.post(prompt, stream=False) as exchange:
-            await self.arrive(1)
-            while not exchange.complete:
-                await self.step()
-                if self.engine.num_requests == 0:
-                    break
-            body = msgspec.json.decode(await exchange.read_body())
-        text = body["choices"][0]["text"]
-        assert isinstance(text, str)
-        return text
-
-    def assert_idle(self) -> None:
-        stats = self.engine.statistics()
-        assert (stats.num_running, stats.num_waiting) == (0, 0)
-        assert stats.num_free_blocks == NUM_BLOCKS
-        assert self.engine.num_requests == 0
-        assert self.gateway.num_active == 0
-
-    @property
-    def outcomes(self) -> list[str]:
-        return [event.outcome for event in self.events if isinstance(event, RequestEnded)]
-
-
 @pytest.fixture
 async def stack() -> AsyncIterator[Stack]:
-    clock = ManualClock()
-    events: list[Event] = []
-    engine = InlineEngineClient(
-        EngineConfig(model=MODEL, scheduler=SCHEDULER), clock, events.append, factory=build
-    )
-    await engine.start()
-    gateway = Gateway(
-        {MODEL: served(engine, tokenizer=NumberTokenizer())},
-        config=GatewayConfig(),
-        clock=clock,
-        wall_time_s=lambda: 0.0,
-        hook=events.append,
-    )
-    yield Stack(gateway, engine, events)
-    gateway.close()
-    await engine.close()
-
-
-async def read_text(exchange: Exchange) -> str:
-    text = ""
-    while (event := await exchange.read_event()) != "[DONE]":
-        assert event is not None
-        text += msgspec.json.decode(event)["choices"][0]["text"]
-    return text
+    config = EngineConfig(model=MODEL, scheduler=SCHEDULER)
+    async with open_stack(config, build, NumberTokenizer()) as stack:
+        yield stack
 
 
 async def test_a_stream_and_a_whole_response_have_the_engines_tokens(stack: Stack) -> None:
