@@ -1,11 +1,12 @@
 import logging
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 
 from headway.core.errors import Draining, EngineUnavailable, QueueFull
 from headway.core.messages import ErrorInfo
-from headway.engine.client import EngineState
+from headway.engine.client import EngineState, RequestEvent
 from headway.gateway.config import GatewayConfig
 from support.asgi_client import Exchange
 from support.fake_engine import answering
@@ -289,3 +290,28 @@ async def test_a_conversation_that_renders_to_nothing_is_refused() -> None:
     s.gateway.models["fake"].tokenizer.encode = lambda _: []  # type: ignore[assignment, method-assign]
     status, error = await error_of(s.chat())
     assert (status, error["param"]) == (400, "messages")
+
+
+@pytest.mark.parametrize("prompt", ["a", ["a", "b"]])
+async def test_an_engine_that_forgets_the_terminal_event_is_a_bug_of_ours(prompt: object) -> None:
+    async def nothing(_request: object) -> AsyncIterator[tuple[RequestEvent, ...]]:
+        batches: tuple[tuple[RequestEvent, ...], ...] = ()
+        for batch in batches:
+            yield batch
+
+    s = service()
+    s.engine.submit_nowait = nothing  # type: ignore[assignment, method-assign]
+    status, error = await error_of(s.complete(prompt=prompt))
+    assert (status, error["code"]) == (500, "internal_error")
+    assert s.gateway.num_active == 0
+
+
+async def test_an_iterator_that_raises_is_a_bug_of_ours() -> None:
+    async def broken(_request: object) -> AsyncIterator[tuple[RequestEvent, ...]]:
+        yield ()
+        raise BrokenTokenizerError
+
+    s = service()
+    s.engine.submit_nowait = broken  # type: ignore[assignment, method-assign]
+    status, error = await error_of(s.complete(prompt=["a", "b"]))
+    assert (status, error["code"]) == (500, "internal_error")

@@ -127,9 +127,18 @@ async def test_a_model_whose_engine_was_never_ready_is_listed_without_its_contex
 async def test_web_pages_may_call_only_where_allowed(allowed: tuple[str, ...], expected: str | None) -> None:
     gateway, _, _ = two_models(GatewayConfig(allow_origins=allowed))
     headers = {"origin": "http://localhost:3000"}
-    async with Exchange(create_app(gateway), "GET", "/v1/models", headers=headers) as exchange:
+    app = create_app(gateway)
+    async with Exchange(app, "GET", "/v1/models", headers=headers) as exchange:
         await exchange.read_body()
     assert exchange.headers.get("access-control-allow-origin") == expected
+    async with Exchange(app, "POST", "/v1/completions", b"{", headers) as exchange:
+        assert await exchange.read_status() == 400  # an error can be read where an answer can
+        await exchange.read_body()
+    assert exchange.headers.get("access-control-allow-origin") == expected
+    preflight = headers | {"access-control-request-method": "POST"}
+    async with Exchange(app, "OPTIONS", "/v1/completions", headers=preflight) as exchange:
+        assert await exchange.read_status() == (200 if expected else 405)
+        await exchange.read_body()
 
 
 async def test_every_route_is_in_the_openapi_document_and_every_reference_resolves() -> None:

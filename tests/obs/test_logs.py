@@ -1,4 +1,5 @@
 import io
+import json
 import logging
 from collections.abc import Iterator
 
@@ -17,9 +18,9 @@ def _root_logger_as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
-def logged(*, json: bool, level: str = "INFO") -> str:
+def logged(*, json_lines: bool, level: str = "INFO") -> str:
     stream = io.StringIO()
-    logs.configure(level, json, stream)
+    logs.configure(level, json_lines, stream)
     log = logging.getLogger("headway.test")
     log.debug("unseen")
     log.info("took %d\nms", 5, extra={"request_id": "abc", "status": 200, "usage": None, "http": {"a": 1}})
@@ -31,7 +32,7 @@ def logged(*, json: bool, level: str = "INFO") -> str:
 
 
 def test_plain_lines_hold_what_was_passed_and_cannot_be_forged() -> None:
-    lines = logged(json=False).splitlines()
+    lines = logged(json_lines=False).splitlines()
     assert lines[0].partition(" ")[2] == "INFO headway.test: took 5\\nms request_id=abc status=200"
     assert lines[1].partition(" ")[2] == "ERROR headway.test: failed"
     assert lines[2].startswith("Traceback")
@@ -46,7 +47,7 @@ def test_control_characters_are_written_out() -> None:
 
 
 def test_json_is_one_object_a_line() -> None:
-    first, second = (msgspec.json.decode(line) for line in logged(json=True).splitlines())
+    first, second = (msgspec.json.decode(line) for line in logged(json_lines=True).splitlines())
     assert first.pop("time").endswith("+00:00")
     assert first == {
         "level": "INFO",
@@ -60,8 +61,16 @@ def test_json_is_one_object_a_line() -> None:
     assert second["traceback"].endswith("ValueError: broken")
 
 
+def test_json_takes_any_text_and_any_value() -> None:
+    stream = io.StringIO()
+    logs.configure("INFO", True, stream)
+    logging.getLogger("t").info("\udc80\n", extra={"value": object()})
+    assert stream.getvalue().count("\n") == 1
+    assert json.loads(stream.getvalue())["message"] == "\udc80\n"
+
+
 def test_the_level_is_respected_and_an_earlier_configuration_replaced() -> None:
     before = io.StringIO()
     logs.configure("INFO", False, before)
-    assert "unseen" in logged(json=False, level="DEBUG")
+    assert "unseen" in logged(json_lines=False, level="DEBUG")
     assert before.getvalue() == ""

@@ -29,16 +29,15 @@ def create_app(gateway: Gateway) -> Starlette:
             gateway.close()
 
     middleware = [Middleware(Edge, clock=gateway.clock, send_timeout_s=gateway.config.slow_reader_timeout_s)]
-    if gateway.config.allow_origins:
-        middleware.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=gateway.config.allow_origins,
-                allow_methods=("GET", "POST"),
-                allow_headers=("*",),
-                expose_headers=("x-request-id", "retry-after"),
-            )
+    if gateway.config.allow_origins:  # outside the edge, so that pages can read the errors it answers
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=gateway.config.allow_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=("x-request-id", "retry-after"),
         )
+        middleware.insert(0, cors)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", Generate(gateway, ChatEndpoint()), methods=["POST"]),

@@ -4,13 +4,12 @@ Whatever a caller passes as `extra` (the request id, for one) is printed with th
 machines only, as the message says the same to people.
 """
 
+import json
 import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO
-
-import msgspec
 
 _OWN_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 """What every record has; the rest was passed as `extra`."""
@@ -22,10 +21,10 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F
 """Control characters (C0, DEL, C1), written out."""
 
 
-def configure(level: str = "INFO", json: bool = False, stream: TextIO | None = None) -> None:
+def configure(level: str = "INFO", json_lines: bool = False, stream: TextIO | None = None) -> None:
     """Send every logger's lines of `level` and above to `stream` (None = stderr), replacing what was configured."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(JsonFormatter() if json else PlainFormatter())
+    handler.setFormatter(JsonFormatter() if json_lines else PlainFormatter())
     root = logging.getLogger()
     for old in tuple(root.handlers):
         root.removeHandler(old)
@@ -66,7 +65,9 @@ class JsonFormatter(logging.Formatter):
         trace = _trace(self, record)
         if trace:
             fields["traceback"] = trace
-        return msgspec.json.encode(fields, enc_hook=str).decode()
+        return json.dumps(
+            fields, default=str
+        )  # ASCII only, so that it takes any text, lone surrogates included
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:
