@@ -1,9 +1,11 @@
 """Entry point of the `headway` command: parses, runs one subcommand, turns errors into one line and an exit code.
 
-Exit codes: 0 done, 1 a bug of ours (with a traceback), 2 the user can mend it (one line on stderr), 130 Ctrl-C.
+Exit codes: 0 done, 1 a bug of ours (with a traceback), 2 the user can mend it (one line on stderr), 128 + N signal N
+(130 Ctrl-C). Parsing imports little; each command imports what it runs when it runs, so that `--help` is quick.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from headway.core.errors import HeadwayError
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
 
 _SUBCOMMANDS = (serve, chat, pull, models)
 
@@ -37,15 +40,30 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    _open_standard_streams()
     args = build_parser().parse_args(argv)
     try:
         code: int = args.run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where what keeps it from being written is still ours to tell
     except HeadwayError as error:
         print(f"headway: {error.message}", file=sys.stderr)
         return EXIT_USAGE
+    except BrokenPipeError:  # stdout's reader has seen enough, as in `headway models | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return EXIT_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return code
+
+
+def _open_standard_streams() -> None:
+    """Put /dev/null where a standard stream is closed: its number would go to the next socket, and prints with it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Options that several subcommands share: how a model is run, and how Headway logs."""
 
 import argparse
+import math
 import re
 from typing import get_args
 
@@ -24,6 +25,24 @@ def positive(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def port_number(text: str) -> int:
+    """Parse a TCP port, 0 included; raises ArgumentTypeError (getaddrinfo would take 70000 for 4464)."""
+    if not text.isascii() or not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535")
+    return int(text)
+
+
+def finite(text: str) -> float:
+    """Parse a finite number; raises ArgumentTypeError."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return number
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:

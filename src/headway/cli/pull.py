@@ -3,7 +3,6 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from headway.models.fetch import fetch_model
 from headway.models.sources import MODELS
 
 if TYPE_CHECKING:
@@ -23,5 +22,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fetch and print the path; raises FetchError, ConfigError."""
+    from headway.models.fetch import fetch_model
+
     print(fetch_model(args.model))
     return 0

@@ -1,0 +1,193 @@
+"""Listens, serves one model over HTTP, and stops as signals ask.
+
+While the model loads, SIGTERM or SIGINT ends the process (exit code 128 + its number). Once it serves, the first one
+drains: new requests are refused with 503, running ones finish within a bound, then the exit code is 0. A second one stops
+at once. The handlers are there from the beginning: as process 1 of a container a signal without one has no effect.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+import uvloop
+
+from headway.cli.service import Service, running_service
+from headway.core.config import EngineConfig
+from headway.core.errors import ConfigError
+from headway.gateway.config import GatewayConfig
+
+logger = logging.getLogger(__name__)
+
+_LAST_WORDS_S = 2
+"""After the engine stopped, cut-off streams get this long to send their error."""
+_BACKLOG = 2048
+"""Connections that may wait to be accepted: uvicorn's default."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the address before anything slow happens, so that a port in use is told at once; raises ConfigError."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot listen on {host} port {port} ({error.strerror}); choose another address with --host and --port."
+        ) from error
+    return listener
+
+
+def serve(
+    listener: socket.socket,
+    host: str,
+    engine_config: EngineConfig,
+    gateway_config: GatewayConfig,
+    *,
+    drain_timeout_s: float,
+    log_level: str,
+    log_json: bool,
+) -> int:
+    """Serve on `listener` until stopped and return the exit code; `host` is what the user called the address.
+
+    Raises HeadwayError when the engine cannot start.
+    """
+
+    async def run() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        with StopSignals(lambda _: task.cancel()) as signals:
+            try:
+                async with running_service(
+                    engine_config, gateway_config, log_level=log_level, log_json=log_json
+                ) as service:
+                    server = DrainingServer(_uvicorn_config(service), service, drain_timeout_s)
+                    signals.callback = server.stop_nowait
+                    listener.listen(_BACKLOG)
+                    _announce(listener, engine_config.model, host)
+                    await server.serve(sockets=[listener])
+            except asyncio.CancelledError:
+                if signals.first is None:
+                    raise
+                logger.info("%s: stopped before the model was loaded", signals.first.name)
+                return 128 + signals.first
+        return 0
+
+    return uvloop.run(run())
+
+
+def _uvicorn_config(service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
+        service.app,
+        loop="none",
+        http="httptools",
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=75,  # above the 60 s of common proxies, so that they close first
+        timeout_graceful_shutdown=_LAST_WORDS_S,
+    )
+
+
+def _announce(listener: socket.socket, model: str, host: str) -> None:
+    """Tell a person where the service is, and one line that works. On stdout: it is the command's result."""
+    port = listener.getsockname()[1]
+    name = f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{port}"
+    body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]})
+    quoted = body.replace("'", "'\\''")
+    try:
+        print(f"Headway serves {model} on {url}\n")
+        print(
+            f"  curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' \\\n    -d '{quoted}'\n"
+        )
+        print("Stop with Ctrl-C.", flush=True)
+    except OSError as error:  # the pipe's reader left, or the disk is full: no reason not to serve
+        logger.warning("serving on %s, which could not be printed on stdout (%s)", url, error.strerror)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit fails on the same text
+    if not _is_loopback(listener):
+        logger.warning("listening on %s without authentication: whoever reaches it can use it", host)
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    address = str(listener.getsockname()[0])
+    return address == "::1" or address.startswith("127.")
+
+
+class StopSignals:
+    """Hands SIGTERM and SIGINT to `callback`, on the running event loop, while the context lasts."""
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self, callback: Callable[[signal.Signals], object]) -> None:
+        self.callback = callback
+        self.first: signal.Signals | None = None
+
+    def __enter__(self) -> "StopSignals":
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._received, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _received(self, number: signal.Signals) -> None:
+        self.first = self.first or number
+        self.callback(number)
+
+
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server whose first signal drains the service and whose second stops it."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, drain_timeout_s: float) -> None:
+        super().__init__(config)
+        self._service = service
+        self._drain_timeout_s = drain_timeout_s
+        self._stopping: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `StopSignals`, which held them before this server existed."""
+        yield
+
+    def stop_nowait(self, number: signal.Signals) -> None:
+        """Begin to drain, or give up draining."""
+        if self._stopping is None:
+            logger.info(
+                "%s: taking no new requests, finishing %d", number.name, self._service.gateway.num_active
+            )
+            self._stopping = asyncio.create_task(self._drain())
+        elif not self._stopping.done():
+            logger.warning("%s again: stopping now", number.name)
+            self._stopping.cancel()
+
+    async def _drain(self) -> None:
+        self._service.gateway.drain_nowait()
+        try:
+            async with asyncio.timeout(self._drain_timeout_s):
+                await self._service.gateway.wait_idle()
+        except TimeoutError:
+            logger.warning(
+                "%d requests did not finish within %g s and are cut off",
+                self._service.gateway.num_active,
+                self._drain_timeout_s,
+            )
+        finally:
+            try:
+                await self._service.engine.close()
+            finally:
+                self.should_exit = True
