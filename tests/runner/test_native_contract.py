@@ -1,5 +1,7 @@
 """What the native core refuses, in words, before it computes anything."""
 
+import random
+import threading
 from array import array
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -249,3 +251,58 @@ def test_logits_of_nan_weights_crash_nothing() -> None:
             model = make_model(SHAPE, tensors, weights=weights, isa=isa)
             result = make_runner(model, SHAPE).execute(good_step())
             assert len(result.tokens) == 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_with_random_numbers_in_them_are_taken_or_refused(runner: NativeRunner, seed: int) -> None:
+    """Whatever is in the arrays, the answer is a result or a ValueError."""
+    rng = random.Random(seed)
+    values = (-(2**31), -2, -1, 0, 1, 2, 3, 5, 17, 47, 48, 49, 130, 131, 639, 640, 2**31 - 1)
+    refused = taken = 0
+    for _ in range(150):
+        step = good_step()
+        sampling = step.sampling
+        assert sampling is not None
+        arrays = [getattr(step, field.name) for field in fields(Step) if field.name != "sampling"]
+        arrays += [getattr(sampling, field.name) for field in fields(sampling)]
+        for _ in range(rng.randint(1, 2)):
+            target = rng.choice(arrays)
+            value = rng.choice(values)
+            if target.typecode in "IQ":
+                value = abs(value)
+            if len(target) and rng.random() < 0.9:
+                target[rng.randrange(len(target))] = value
+            else:
+                target.append(value)
+        try:
+            runner.execute(step)
+            taken += 1
+        except ValueError:
+            refused += 1
+    assert taken > 0
+    assert refused > 50
+
+
+def test_a_second_caller_at_the_same_time_is_refused() -> None:
+    runner = make_runner(make_model(SHAPE, random_tensors(SHAPE), weights="bf16", isa="portable"), SHAPE)
+    long_step = make_step([Part([i % SHAPE.vocab_size for i in range(600)], 0, range(38), range(600))])
+    outcomes: list[str] = []
+
+    def call() -> None:
+        for _ in range(3):
+            try:
+                runner.forward(long_step)
+                outcomes.append("computed")
+            except RuntimeError as error:
+                outcomes.append(str(error))
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "computed" in outcomes
+    assert set(outcomes) <= {
+        "computed",
+        "The model is busy on another thread; it takes one caller at a time.",
+    }
