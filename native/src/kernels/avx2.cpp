@@ -15,7 +15,6 @@ constexpr int kMatmulVectors = 2;
 constexpr int kSingleRowVectors = 4;
 constexpr int kScoreRows = 4;
 constexpr int kWeightBias = 0;
-constexpr int kPrefetchBytes = 2048;
 
 using VectorF = __m256;
 using VectorI = __m256i;
@@ -46,7 +45,6 @@ inline void store_bytes(std::int8_t* p, VectorI a) {
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
 }
-inline void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
 inline Quad broadcast_quad(const std::int8_t* p) {
   std::int32_t quad;

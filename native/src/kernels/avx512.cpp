@@ -12,7 +12,6 @@ constexpr int kMatmulVectors = 2;
 constexpr int kSingleRowVectors = 2;
 constexpr int kScoreRows = 4;
 constexpr int kWeightBias = 128;
-constexpr int kPrefetchBytes = 2048;  // measured by /decode/: the hardware stops at page ends
 
 using VectorF = __m512;
 using VectorI = __m512i;
@@ -40,7 +39,6 @@ inline VectorI round_to_int(VectorF a) { return _mm512_cvtps_epi32(a); }
 inline void store_bytes(std::int8_t* p, VectorI a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
 }
-inline void prefetch(const std::uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
 inline Quad broadcast_quad(const std::int8_t* p) {
   std::int32_t quad;

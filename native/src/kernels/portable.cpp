@@ -10,7 +10,6 @@ constexpr int kMatmulVectors = 4;
 constexpr int kSingleRowVectors = 8;
 constexpr int kScoreRows = 2;
 constexpr int kWeightBias = 0;
-constexpr int kPrefetchBytes = 2048;
 
 using VectorF = float __attribute__((vector_size(16)));
 using VectorI = std::int32_t __attribute__((vector_size(16)));
@@ -65,7 +64,6 @@ inline VectorI round_to_int(VectorF a) {
 inline void store_bytes(std::int8_t* p, VectorI a) {
   for (int i = 0; i < kLanes; ++i) p[i] = static_cast<std::int8_t>(a[i]);
 }
-inline void prefetch(const std::uint8_t*) {}
 
 inline Quad broadcast_quad(const std::int8_t* p) {
   std::int32_t quad;
