@@ -114,12 +114,25 @@ def test_counters_never_fall_when_an_engine_starts_again() -> None:
     metrics(EngineStepped(model="m", stats=EngineStats(steps_total=10, prefix_hit_tokens_total=160)))
     metrics(EngineStateChanged(model="m", state="restarting", reason="it died"))
     assert sample(metrics, 'headway_engine_ready{model="m"}') == 0
+    assert sample(metrics, 'headway_engine_steps_total{model="m"}') == 10
     metrics(EngineStateChanged(model="m", state="ready"))
     metrics(EngineStepped(model="m", stats=EngineStats(steps_total=1, prefix_hit_tokens_total=16)))
     assert sample(metrics, 'headway_engine_steps_total{model="m"}') == 11
     assert sample(metrics, 'headway_prefix_cache_hit_tokens_total{model="m"}') == 176
     assert sample(metrics, 'headway_engine_restarts_total{model="m"}') == 1
     assert sample(metrics, 'headway_engine_ready{model="m"}') == 1
+
+
+def test_an_engine_that_died_holds_nothing() -> None:
+    metrics = Metrics()
+    metrics(EngineStateChanged(model="m", state="ready"))
+    metrics(EngineStepped(model="m", stats=EngineStats(num_running=2, num_blocks=8, steps_total=1)))
+    metrics(EngineStateChanged(model="m", state="restarting", reason="it died"))
+    assert sample(metrics, 'headway_requests_running{model="m"}') == 0
+    assert sample(metrics, 'headway_kv_cache_usage_ratio{model="m"}') == 0
+    metrics(EngineStateChanged(model="m", state="ready"))
+    metrics(EngineStepped(model="m", stats=EngineStats(steps_total=1)))  # as many as the one before
+    assert sample(metrics, 'headway_engine_steps_total{model="m"}') == 2
 
 
 def test_models_have_series_of_their_own() -> None:

@@ -116,7 +116,10 @@ class Metrics(Collector):
                 _on_end(model, event)
             case EngineStateChanged():
                 model.is_ready = event.state == "ready"
-                model.num_restarts += event.state == "restarting"
+                if event.state == "restarting":  # that engine is gone: its counts stay, what it held does not
+                    model.num_restarts += 1
+                    model.bases.update(_totals(model.stats))
+                    model.stats = EngineStats()
 
     def page(self) -> tuple[str, bytes]:
         """Return the content type and the text of all metrics."""
@@ -167,8 +170,6 @@ class Metrics(Collector):
 
     @staticmethod
     def _on_step(model: _Model, stats: EngineStats) -> None:
-        if stats.steps_total < model.stats.steps_total:  # another process began at zero
-            model.bases.update(_totals(model.stats))
         model.stats = stats
         model.histograms["engine_step_duration"].observe_ns(stats.step_ns)
 
