@@ -1,5 +1,5 @@
-// The attention phases of `Runner`: paged, grouped-query, in partials over spans of 256 absolute positions that are merged in
-// ascending order (the partial softmax of Milakov and Gimelshein, arXiv 1805.02867), on every path.
+// The attention phases of `Runner`: paged, grouped-query, in partials over spans of 256 absolute positions that are
+// merged in ascending order (the partial softmax of Milakov and Gimelshein, arXiv 1805.02867), on every path.
 #include <algorithm>
 #include <cstring>
 
@@ -19,8 +19,8 @@ int Runner::gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch
 }
 
 // One span's partial of every row that reaches it. Rows before the returned one do not; theirs is left alone.
-int Runner::attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output,
-                        float* max, float* sum) const {
+int Runner::attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch,
+                        float* output, float* max, float* sum) const {
   const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
   const int num_rows = tile.num_tokens * group;
   int first = 0, last_limit = 0;
@@ -50,7 +50,8 @@ void Runner::attend(const Job& job, int layer, Worker& worker) {
   WorkerScratch& scratch = scratch_of(worker);
   share_each(worker, num_tiles * shape_.num_kv_heads, Grain::kItem, [&](std::int64_t item) {
     // Last tiles first: they see the most positions, and what is dear should not come last.
-    const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(num_tiles - 1 - item / shape_.num_kv_heads)];
+    const AttentionTile& tile =
+        job.attention.tiles[static_cast<std::size_t>(num_tiles - 1 - item / shape_.num_kv_heads)];
     const int kv_head = static_cast<int>(item % shape_.num_kv_heads);
     const int num_rows = gather_queries(tile, kv_head, scratch);
     for (int span = 0; span < tile.num_spans(); ++span) {

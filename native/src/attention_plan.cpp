@@ -5,7 +5,7 @@
 namespace headway {
 namespace {
 
-constexpr int kTileRows = 48;  // query rows of a tile: their scores, 48 KiB, stay in the second-level cache
+constexpr int kTileRows = 48;             // query rows of a tile: their scores, 48 KiB, stay in the second-level cache
 constexpr std::int64_t kEnoughItems = 4;  // per worker: pairs of tile and KV head that balance without splitting
 // Partials of spread spans are kept in memory; beyond this many floats a step has enough tiles anyway.
 constexpr std::int64_t kMaxPartialFloats = std::int64_t{4} << 20;

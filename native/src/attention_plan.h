@@ -1,8 +1,8 @@
 // How one step's attention is cut into tiles of query rows, and tiles into work for the workers.
 //
 // A tile is some consecutive tokens of one sequence with all query heads of one KV head. With few tiles (decoding few
-// sequences) their spans of 256 positions are spread over the workers as well. Which way is taken changes no bit: spans are
-// merged in ascending order either way.
+// sequences) their spans of 256 positions are spread over the workers as well. Which way is taken changes no bit: spans
+// are merged in ascending order either way.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace headway {
 
 struct AttentionTile {
-  std::int64_t first_row;       // of the step's tokens
+  std::int64_t first_row;  // of the step's tokens
   int num_tokens;
   std::int32_t first_position;
-  const std::int32_t* blocks;   // the sequence's block table
-  std::int64_t first_partial;   // of `Workspace::partial_*`, when spans are spread
+  const std::int32_t* blocks;  // the sequence's block table
+  std::int64_t first_partial;  // of `Workspace::partial_*`, when spans are spread
 
   int num_spans() const { return (first_position + num_tokens - 1) / kSpanTokens + 1; }
   // Positions of span `span` that the tile's token `token` sees.

@@ -1,4 +1,5 @@
-// The Python module `headway._native`. The only file that knows nanobind; it checks types and lets go of the GIL, no more.
+// The Python module `headway._native`. The only file that knows nanobind; it checks types and lets go of the GIL, no
+// more.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -40,16 +41,16 @@ void load(Model& model, const std::string& role, std::optional<int> layer, int t
 nb::tuple execute(Runner& runner, const IntArray& tokens, const IntArray& positions, const IntArray& sequence_starts,
                   const IntArray& context_lens, const IntArray& block_table, const IntArray& block_table_starts,
                   const IntArray& adapter_ids, const IntArray& output_rows, const IntArray& output_kinds,
-                  const FloatArray& temperature, const IntArray& top_k, const FloatArray& top_p, const FloatArray& min_p,
-                  const FloatArray& repetition_penalty, const FloatArray& presence_penalty,
+                  const FloatArray& temperature, const IntArray& top_k, const FloatArray& top_p,
+                  const FloatArray& min_p, const FloatArray& repetition_penalty, const FloatArray& presence_penalty,
                   const FloatArray& frequency_penalty, const Array<std::uint64_t>& seeds, const IntArray& choices,
                   const IntArray& sampling_positions, const IntArray& num_logprobs, const IntArray& history_starts,
                   const IntArray& history, const IntArray& history_prompt_lens, const IntArray& bias_starts,
                   const IntArray& bias_ids, const FloatArray& bias_values, const IntArray& mask_rows,
                   const Array<std::uint32_t>& masks) {
-  const Step step{view(tokens),      view(positions),          view(sequence_starts),
-                  view(context_lens), view(block_table),        view(block_table_starts),
-                  view(adapter_ids), view(output_rows),        view(output_kinds)};
+  const Step step{view(tokens),       view(positions),   view(sequence_starts),
+                  view(context_lens), view(block_table), view(block_table_starts),
+                  view(adapter_ids),  view(output_rows), view(output_kinds)};
   SamplingArrays sampling;
   sampling.temperature = view(temperature);
   sampling.top_k = view(top_k);
@@ -93,9 +94,9 @@ nb::tuple execute(Runner& runner, const IntArray& tokens, const IntArray& positi
 nb::bytes forward(Runner& runner, const IntArray& tokens, const IntArray& positions, const IntArray& sequence_starts,
                   const IntArray& context_lens, const IntArray& block_table, const IntArray& block_table_starts,
                   const IntArray& adapter_ids, const IntArray& output_rows, const IntArray& output_kinds) {
-  const Step step{view(tokens),      view(positions),          view(sequence_starts),
-                  view(context_lens), view(block_table),        view(block_table_starts),
-                  view(adapter_ids), view(output_rows),        view(output_kinds)};
+  const Step step{view(tokens),       view(positions),   view(sequence_starts),
+                  view(context_lens), view(block_table), view(block_table_starts),
+                  view(adapter_ids),  view(output_rows), view(output_kinds)};
   StepOutput output;
   {
     const nb::gil_scoped_release release;
@@ -106,19 +107,20 @@ nb::bytes forward(Runner& runner, const IntArray& tokens, const IntArray& positi
 
 void bind_model(nb::module_& module) {
   nb::class_<Model>(module, "Model", "Weights of a decoder, packed; made from tensors by `load`, then `finish`.")
-      .def("__init__",
-           [](Model* self, int vocab_size, int max_context, int hidden_size, int num_layers, int num_heads,
-              int num_kv_heads, int head_dim, int ffn_size, float norm_epsilon, double rope_theta, int rope_dim,
-              bool rope_interleaved, bool tied_embeddings, const std::string& weights, int group_size,
-              const std::string& isa, int threads) {
-             const ModelShape shape{vocab_size,   max_context, hidden_size,  num_layers, num_heads,
-                                    num_kv_heads, head_dim,    ffn_size,     norm_epsilon, rope_theta,
-                                    rope_dim,     rope_interleaved, tied_embeddings};
-             new (self) Model(shape, weights, group_size, isa, threads);
-           },
-           nb::kw_only(), "vocab_size"_a, "max_context"_a, "hidden_size"_a, "num_layers"_a, "num_heads"_a,
-           "num_kv_heads"_a, "head_dim"_a, "ffn_size"_a, "norm_epsilon"_a, "rope_theta"_a, "rope_dim"_a,
-           "rope_interleaved"_a, "tied_embeddings"_a, "weights"_a, "group_size"_a, "isa"_a, "threads"_a)
+      .def(
+          "__init__",
+          [](Model* self, int vocab_size, int max_context, int hidden_size, int num_layers, int num_heads,
+             int num_kv_heads, int head_dim, int ffn_size, float norm_epsilon, double rope_theta, int rope_dim,
+             bool rope_interleaved, bool tied_embeddings, const std::string& weights, int group_size,
+             const std::string& isa, int threads) {
+            const ModelShape shape{vocab_size,   max_context,      hidden_size,    num_layers,   num_heads,
+                                   num_kv_heads, head_dim,         ffn_size,       norm_epsilon, rope_theta,
+                                   rope_dim,     rope_interleaved, tied_embeddings};
+            new (self) Model(shape, weights, group_size, isa, threads);
+          },
+          nb::kw_only(), "vocab_size"_a, "max_context"_a, "hidden_size"_a, "num_layers"_a, "num_heads"_a,
+          "num_kv_heads"_a, "head_dim"_a, "ffn_size"_a, "norm_epsilon"_a, "rope_theta"_a, "rope_dim"_a,
+          "rope_interleaved"_a, "tied_embeddings"_a, "weights"_a, "group_size"_a, "isa"_a, "threads"_a)
       .def("load", &load, nb::kw_only(), "role"_a, "layer"_a.none(), "tensor_type"_a, "rows"_a, "columns"_a, "data"_a,
            "Pack one tensor; `data` holds its bytes in storage type `tensor_type`. Raises ValueError.")
       .def("finish", &Model::finish, "Raise ValueError if a tensor is missing; afterwards the model can run.")
@@ -133,18 +135,21 @@ void bind_kv_cache(nb::module_& module) {
            "num_blocks"_a, "block_size"_a = kBlockTokens, "dtype"_a = "bf16")
       .def_prop_ro("num_blocks", &KvCache::num_blocks)
       .def_prop_ro("block_bytes", &KvCache::block_bytes)
-      .def("read_block",
-           [](const KvCache& cache, std::int64_t block) {
-             PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(cache.block_bytes()));
-             if (bytes == nullptr) throw nb::python_error();
-             auto result = nb::steal<nb::bytes>(bytes);
-             auto* data = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(bytes));
-             cache.read_block(block, {data, static_cast<std::size_t>(cache.block_bytes())});
-             return result;
-           },
-           "block"_a, "Return a block's raw bytes. Raises IndexError.")
-      .def("write_block", [](KvCache& cache, std::int64_t block, const ByteArray& data) { cache.write_block(block, view(data)); },
-           "block"_a, "data"_a, "Overwrite a block with bytes that `read_block` gave. Raises IndexError, ValueError.")
+      .def(
+          "read_block",
+          [](const KvCache& cache, std::int64_t block) {
+            PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(cache.block_bytes()));
+            if (bytes == nullptr) throw nb::python_error();
+            auto result = nb::steal<nb::bytes>(bytes);
+            auto* data = reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(bytes));
+            cache.read_block(block, {data, static_cast<std::size_t>(cache.block_bytes())});
+            return result;
+          },
+          "block"_a, "Return a block's raw bytes. Raises IndexError.")
+      .def(
+          "write_block",
+          [](KvCache& cache, std::int64_t block, const ByteArray& data) { cache.write_block(block, view(data)); },
+          "block"_a, "data"_a, "Overwrite a block with bytes that `read_block` gave. Raises IndexError, ValueError.")
       .def("copy_block", &KvCache::copy_block, "source"_a, "target"_a, "Copy a block onto another. Raises IndexError.");
 }
 
@@ -153,10 +158,11 @@ void bind_runner(nb::module_& module) {
       .def(nb::init<std::shared_ptr<KvCache>>(), "cache"_a)
       .def("execute", &execute, nb::kw_only(), "tokens"_a, "positions"_a, "sequence_starts"_a, "context_lens"_a,
            "block_table"_a, "block_table_starts"_a, "adapter_ids"_a, "output_rows"_a, "output_kinds"_a, "temperature"_a,
-           "top_k"_a, "top_p"_a, "min_p"_a, "repetition_penalty"_a, "presence_penalty"_a, "frequency_penalty"_a, "seeds"_a,
-           "choices"_a, "sampling_positions"_a, "num_logprobs"_a, "history_starts"_a, "history"_a, "history_prompt_lens"_a,
-           "bias_starts"_a, "bias_ids"_a, "bias_values"_a, "mask_rows"_a, "masks"_a,
-           "Return (token ids, logprobs, hidden bytes). A token is -1 where no token was allowed; logprobs has, per row,\n"
+           "top_k"_a, "top_p"_a, "min_p"_a, "repetition_penalty"_a, "presence_penalty"_a, "frequency_penalty"_a,
+           "seeds"_a, "choices"_a, "sampling_positions"_a, "num_logprobs"_a, "history_starts"_a, "history"_a,
+           "history_prompt_lens"_a, "bias_starts"_a, "bias_ids"_a, "bias_values"_a, "mask_rows"_a, "masks"_a,
+           "Return (token ids, logprobs, hidden bytes). A token is -1 where no token was allowed; logprobs has, per "
+           "row,\n"
            "None or (logprob, ((id, logprob), ...)). Raises ValueError; nothing is computed then.")
       .def("forward", &forward, nb::kw_only(), "tokens"_a, "positions"_a, "sequence_starts"_a, "context_lens"_a,
            "block_table"_a, "block_table_starts"_a, "adapter_ids"_a, "output_rows"_a, "output_kinds"_a,

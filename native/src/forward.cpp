@@ -38,7 +38,8 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
       int8_(model_.format().weights == WeightFormat::kInt8),
       num_workers_(model_.pool().size()),
       strides_(model_.shape()) {
-  if (!model_.finished()) throw std::invalid_argument("The model is not finished: load its tensors, then call finish().");
+  if (!model_.finished())
+    throw std::invalid_argument("The model is not finished: load its tensors, then call finish().");
   space_.workers.resize(static_cast<std::size_t>(num_workers_));
 }
 
@@ -46,8 +47,8 @@ StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
   const Model::Use use(model_);
   check_step(step, *cache_);
   Job job{step, {}, {}, 0, {}, {}, {}, {}};
-  const auto num_rows = std::count(step.output_kinds.begin(), step.output_kinds.end(),
-                                   static_cast<std::int32_t>(OutputKind::kLogits));
+  const auto num_rows =
+      std::count(step.output_kinds.begin(), step.output_kinds.end(), static_cast<std::int32_t>(OutputKind::kLogits));
   job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
   prepare(job);
   job.output.sampled.resize(static_cast<std::size_t>(num_rows));
@@ -84,7 +85,8 @@ void Runner::prepare(Job& job) {
   for (std::size_t b = 0; b < step.context_lens.size(); ++b) {
     for (std::int32_t t = step.sequence_starts[b]; t < step.sequence_starts[b + 1]; ++t) {
       const std::int32_t position = step.positions[static_cast<std::size_t>(t)];
-      const std::int32_t block = step.block_table[static_cast<std::size_t>(step.block_table_starts[b] + position / kBlockTokens)];
+      const std::int32_t block =
+          step.block_table[static_cast<std::size_t>(step.block_table_starts[b] + position / kBlockTokens)];
       job.slots.push_back({block, position % kBlockTokens});
     }
   }
@@ -138,7 +140,8 @@ void Runner::compute(Job& job, Worker& worker) {
             true, worker);
     norm(job, weights.ffn_norm, worker);
     feed_forward(job, weights, worker);
-    project(weights.ffn_down, space_.inner.rows(), job.num_tokens, space_.residual.data(), strides_.hidden, true, worker);
+    project(weights.ffn_down, space_.inner.rows(), job.num_tokens, space_.residual.data(), strides_.hidden, true,
+            worker);
   }
   read_out(job, worker);
   if (!job.sampling.empty()) sample(job, worker);
@@ -169,14 +172,13 @@ void Runner::normalize_row(const float* row, const std::vector<float>& weight, s
 }
 
 void Runner::norm(const Job& job, const std::vector<float>& weight, Worker& worker) {
-  share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t row) {
-    normalize_row(space_.residual.data() + row * strides_.hidden, weight, row);
-  });
+  share_each(worker, job.num_tokens, Grain::kCoarse,
+             [&](std::int64_t row) { normalize_row(space_.residual.data() + row * strides_.hidden, weight, row); });
 }
 
 // out[row] (+)= x[row] . one tile of the matrix, for every row.
-void Runner::multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
-                           float* out, std::int64_t out_stride, bool accumulate) const {
+void Runner::multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x,
+                           std::int64_t num_rows, float* out, std::int64_t out_stride, bool accumulate) const {
   const auto product = int8_ ? kernels_.matmul_int8 : kernels_.matmul_bf16;
   product(matrix.tile(tile), x, static_cast<int>(num_rows), out, out_stride, accumulate);
 }
@@ -196,7 +198,8 @@ void Runner::project_qkv(const Job& job, const LayerWeights& weights, Worker& wo
     const bool is_query = kv_tile < 0, is_key = !is_query && kv_tile < kv_tiles;
     const PackedMatrix& matrix = is_query ? weights.query : (is_key ? weights.key : weights.value);
     const std::int64_t tile = is_query ? i : (is_key ? kv_tile : kv_tile - kv_tiles);
-    const std::int64_t column = (is_query ? 0 : strides_.heads + (is_key ? 0 : strides_.kv_heads)) + tile * kTileColumns;
+    const std::int64_t column =
+        (is_query ? 0 : strides_.heads + (is_key ? 0 : strides_.kv_heads)) + tile * kTileColumns;
     multiply_tile(matrix, tile, x, job.num_tokens, space_.qkv.data() + column, strides_.qkv, false);
   });
 }
@@ -278,7 +281,8 @@ void Runner::read_out(Job& job, Worker& worker) {
                 static_cast<std::size_t>(shape_.hidden_size) * sizeof(float));
   });
   if (num_logit_rows > 0)
-    project(model_.output(), space_.normed.rows(), num_logit_rows, space_.logits.data(), strides_.logits, false, worker);
+    project(model_.output(), space_.normed.rows(), num_logit_rows, space_.logits.data(), strides_.logits, false,
+            worker);
 }
 
 void Runner::sample(Job& job, Worker& worker) {

@@ -1,7 +1,7 @@
 // The forward pass of a Llama-shaped decoder over one step, and sampling at its output rows.
 //
-// Workers share the items of each phase; no sum is divided between items, so neither the number of threads nor the rest of
-// the batch changes a bit of any row.
+// Workers share the items of each phase; no sum is divided between items, so neither the number of threads nor the rest
+// of the batch changes a bit of any row.
 #pragma once
 
 #include <cstdint>
@@ -53,13 +53,13 @@ class Runner {
   WorkerScratch& scratch_of(const Worker& worker) { return space_.workers[static_cast<std::size_t>(worker.index())]; }
   void normalize_row(const float* row, const std::vector<float>& weight, std::int64_t target);
   void quantize(const float* source, std::int64_t count, const QuantizedRow& target) const;
-  void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows, float* out,
-                     std::int64_t out_stride, bool accumulate) const;
-  void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out, std::int64_t out_stride,
-               bool accumulate, Worker& worker) const;
+  void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
+                     float* out, std::int64_t out_stride, bool accumulate) const;
+  void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
+               std::int64_t out_stride, bool accumulate, Worker& worker) const;
   int gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const;
-  int attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output, float* max,
-                  float* sum) const;
+  int attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output,
+                  float* max, float* sum) const;
   void write_attention(std::int64_t row, int head, const float* output, float sum) const;
 
   std::shared_ptr<KvCache> cache_;

@@ -29,7 +29,8 @@ float quantize_head(const float* x, int count, std::uint8_t* target, int stride)
 
 KvCache::KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, int block_size, std::string_view dtype)
     : model_(std::move(model)) {
-  if (block_size != kBlockTokens) throw std::invalid_argument("block_size must be 16: a block is one vector of positions.");
+  if (block_size != kBlockTokens)
+    throw std::invalid_argument("block_size must be 16: a block is one vector of positions.");
   if (dtype != "bf16" && dtype != "int8") throw std::invalid_argument("dtype must be \"bf16\" or \"int8\".");
   if (num_blocks < 1 || num_blocks > kMaxBlocks) throw std::invalid_argument("num_blocks must lie in 1 .. 2^30.");
   const ModelShape& shape = model_->shape();
@@ -53,7 +54,8 @@ std::uint8_t* KvCache::checked_block(std::int64_t block) const {
 
 void KvCache::read_block(std::int64_t block, std::span<std::uint8_t> target) const {
   const std::uint8_t* source = checked_block(block);
-  if (static_cast<std::int64_t>(target.size()) != block_bytes_) throw std::invalid_argument("A block has another size.");
+  if (static_cast<std::int64_t>(target.size()) != block_bytes_)
+    throw std::invalid_argument("A block has another size.");
   const Model::Use use(*model_);
   std::memcpy(target.data(), source, target.size());
 }

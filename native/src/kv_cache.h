@@ -1,7 +1,8 @@
-// Keys and values of all sequences in blocks of 16 positions. It knows no sequences: who owns a block is decided elsewhere.
+// Keys and values of all sequences in blocks of 16 positions. It knows no sequences: who owns a block is decided
+// elsewhere.
 //
-// A block holds, layer after layer and head after head: keys with positions innermost, so that 16 scores are one vector;
-// values with dimensions innermost; in int8 also a float scale per position for the keys and for the values.
+// A block holds, layer after layer and head after head: keys with positions innermost, so that 16 scores are one
+// vector; values with dimensions innermost; in int8 also a float scale per position for the keys and for the values.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class KvCache {
   Model& model() const { return *model_; }
   const std::shared_ptr<Model>& shared_model() const { return model_; }
 
-  // Raw bytes of a block. Throw std::out_of_range for a block that does not exist, std::invalid_argument for a wrong size.
+  // Raw bytes of a block. Throw std::out_of_range for a block that does not exist, std::invalid_argument for a wrong
+  // size.
   void read_block(std::int64_t block, std::span<std::uint8_t> target) const;
   void write_block(std::int64_t block, std::span<const std::uint8_t> source);
   void copy_block(std::int64_t source, std::int64_t target);

@@ -127,7 +127,8 @@ Model::Slot Model::find_slot(std::string_view role, int layer) {
     refuse("A model has no tensor \"" + std::string(role) + "\" outside its layers.");
   }
   if (layer >= shape_.num_layers)
-    refuse("Layer " + std::to_string(layer) + " does not exist; the model has " + std::to_string(shape_.num_layers) + ".");
+    refuse("Layer " + std::to_string(layer) + " does not exist; the model has " + std::to_string(shape_.num_layers) +
+           ".");
   LayerWeights& weights = layers_[static_cast<std::size_t>(layer)];
   if (role == "attention_norm") return vector(weights.attention_norm, shape_.hidden_size);
   if (role == "query") return matrix(weights.query);
@@ -150,13 +151,14 @@ void Model::load(std::string_view role, int layer, TensorType type, std::int64_t
   const std::int64_t want_rows = slot.matrix != nullptr ? slot.matrix->rows : 1;
   const std::int64_t want_columns = slot.matrix != nullptr ? slot.matrix->columns : slot.size;
   if (rows != want_rows || columns != want_columns)
-    refuse("Tensor " + name + " must be " + std::to_string(want_rows) + " x " + std::to_string(want_columns) + ", not " +
-           std::to_string(rows) + " x " + std::to_string(columns) + ".");
+    refuse("Tensor " + name + " must be " + std::to_string(want_rows) + " x " + std::to_string(want_columns) +
+           ", not " + std::to_string(rows) + " x " + std::to_string(columns) + ".");
   const std::int64_t want_bytes = rows * row_bytes(type, columns);
   if (static_cast<std::int64_t>(source.size()) != want_bytes)
     refuse("Tensor " + name + " must have " + std::to_string(want_bytes) + " bytes, not " +
            std::to_string(source.size()) + ".");
-  if (std::find(loaded_.begin(), loaded_.end(), name) != loaded_.end()) refuse("Tensor " + name + " was loaded already.");
+  if (std::find(loaded_.begin(), loaded_.end(), name) != loaded_.end())
+    refuse("Tensor " + name + " was loaded already.");
 
   if (slot.vector != nullptr) {
     slot.vector->assign(static_cast<std::size_t>(round_up(columns, kRowAlign)), 0.0F);
@@ -182,8 +184,8 @@ void Model::finish() {
   if (!shape_.tied_embeddings) require("output");
   require("output_norm");
   for (int layer = 0; layer < shape_.num_layers; ++layer)
-    for (const char* role : {"attention_norm", "query", "key", "value", "attention_output", "ffn_norm", "ffn_gate",
-                             "ffn_up", "ffn_down"})
+    for (const char* role :
+         {"attention_norm", "query", "key", "value", "attention_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"})
       require(std::string(role) + " of layer " + std::to_string(layer));
   rope_frequencies_.resize(static_cast<std::size_t>(shape_.rope_dim / 2));
   for (std::size_t i = 0; i < rope_frequencies_.size(); ++i) {

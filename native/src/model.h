@@ -39,8 +39,8 @@ class Model {
   // weights: "bf16" or "int8"; isa: "auto" or one of `available_isas()`. Throws std::invalid_argument.
   Model(const ModelShape& shape, std::string_view weights, int group_size, std::string_view isa, int num_threads);
 
-  // Packs one tensor, rows in parallel. `layer` is -1 outside the layers. Throws std::invalid_argument for an unknown role,
-  // a shape that does not fit, a buffer of another size, a tensor given twice.
+  // Packs one tensor, rows in parallel. `layer` is -1 outside the layers. Throws std::invalid_argument for an unknown
+  // role, a shape that does not fit, a buffer of another size, a tensor given twice.
   void load(std::string_view role, int layer, TensorType type, std::int64_t rows, std::int64_t columns,
             std::span<const std::uint8_t> source);
   // Throws std::invalid_argument naming the first tensor that is missing.
@@ -55,7 +55,9 @@ class Model {
   const PackedMatrix& token_embedding() const { return shape_.tied_embeddings ? output_ : embedding_; }
   const PackedMatrix& output() const { return output_; }
   const std::vector<float>& output_norm() const { return output_norm_; }
-  const std::vector<double>& rope_frequencies() const { return rope_frequencies_; }  // (rope_dim / 2,) radians per position
+  const std::vector<double>& rope_frequencies() const {
+    return rope_frequencies_;
+  }  // (rope_dim / 2,) radians per position
   std::int64_t weight_bytes() const { return weight_bytes_; }
 
   // Held by whoever uses the pool or the memory behind it. Throws std::runtime_error when taken: one caller at a time.

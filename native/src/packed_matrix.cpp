@@ -100,7 +100,8 @@ void unpack_row(const PackedMatrix& matrix, std::int64_t row, float* target) {
     const std::uint8_t* weights = tile + kTileColumns * 2 + lane * 4;
     const std::int64_t count = std::min<std::int64_t>(group, matrix.columns - begin);
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto weight = static_cast<std::int8_t>(weights[i / 4 * 4 * kTileColumns + i % 4] - matrix.format.weight_bias);
+      const auto weight =
+          static_cast<std::int8_t>(weights[i / 4 * 4 * kTileColumns + i % 4] - matrix.format.weight_bias);
       target[begin + i] = scale * static_cast<float>(weight);
     }
   }

@@ -12,13 +12,16 @@ namespace {
 std::string text(std::int64_t value) { return std::to_string(value); }
 
 void require_size(const char* name, std::size_t size, std::int64_t want) {
-  if (static_cast<std::int64_t>(size) != want) refuse(std::string(name) + " must have " + text(want) + " items, not " + text(static_cast<std::int64_t>(size)) + ".");
+  if (static_cast<std::int64_t>(size) != want)
+    refuse(std::string(name) + " must have " + text(want) + " items, not " + text(static_cast<std::int64_t>(size)) +
+           ".");
 }
 
 // `starts` divides an array of `total` items into `count` runs.
 void require_starts(const char* name, Ints starts, std::int64_t count, std::int64_t total) {
   require_size(name, starts.size(), count + 1);
-  if (starts.front() != 0 || starts.back() != total) refuse(std::string(name) + " must begin with 0 and end with " + text(total) + ".");
+  if (starts.front() != 0 || starts.back() != total)
+    refuse(std::string(name) + " must begin with 0 and end with " + text(total) + ".");
   for (std::size_t i = 1; i < starts.size(); ++i)
     if (starts[i] < starts[i - 1]) refuse(std::string(name) + " must not fall.");
 }
@@ -29,7 +32,8 @@ void check_sequence(const Step& step, std::size_t b, const KvCache& cache, std::
   const std::int64_t context = step.context_lens[b], length = context + (end - begin);
   const std::string name = "Sequence " + text(static_cast<std::int64_t>(b));
   if (context < 0) refuse(name + " has a negative context length.");
-  if (length > shape.max_context) refuse(name + " would reach " + text(length) + " positions; the model has " + text(shape.max_context) + ".");
+  if (length > shape.max_context)
+    refuse(name + " would reach " + text(length) + " positions; the model has " + text(shape.max_context) + ".");
   for (std::int64_t t = begin; t < end; ++t)
     if (step.positions[static_cast<std::size_t>(t)] != context + (t - begin))
       refuse(name + ": positions must be consecutive from the context length.");
@@ -38,9 +42,11 @@ void check_sequence(const Step& step, std::size_t b, const KvCache& cache, std::
   if (num_blocks < needed) refuse(name + " needs " + text(needed) + " blocks and has " + text(num_blocks) + ".");
   for (std::int64_t i = 0; i < num_blocks; ++i) {
     const std::int32_t block = step.block_table[static_cast<std::size_t>(first + i)];
-    if (block < 0 || block >= cache.num_blocks()) refuse(name + " names block " + text(block) + ", which does not exist.");
+    if (block < 0 || block >= cache.num_blocks())
+      refuse(name + " names block " + text(block) + ", which does not exist.");
     const bool is_written = end > begin && i >= context / kBlockTokens && i < needed;
-    if (is_written && !written.insert(block).second) refuse("Block " + text(block) + " would be written twice in one step.");
+    if (is_written && !written.insert(block).second)
+      refuse("Block " + text(block) + " would be written twice in one step.");
   }
 }
 
@@ -54,7 +60,8 @@ void check_step(const Step& step, const KvCache& cache) {
   require_size("adapter_ids", step.adapter_ids.size(), num_sequences);
   require_size("output_kinds", step.output_kinds.size(), std::ssize(step.output_rows));
   for (const std::int32_t token : step.tokens)
-    if (token < 0 || token >= cache.model().shape().vocab_size) refuse("Token " + text(token) + " is not in the vocabulary.");
+    if (token < 0 || token >= cache.model().shape().vocab_size)
+      refuse("Token " + text(token) + " is not in the vocabulary.");
   for (const std::int32_t adapter : step.adapter_ids)
     if (adapter != 0) refuse("Adapter " + text(adapter) + " is not loaded; only 0, the base model, is.");
   std::int64_t previous = -1;
@@ -63,7 +70,8 @@ void check_step(const Step& step, const KvCache& cache) {
     previous = row;
   }
   for (const std::int32_t kind : step.output_kinds)
-    if (kind != static_cast<std::int32_t>(OutputKind::kLogits) && kind != static_cast<std::int32_t>(OutputKind::kHidden))
+    if (kind != static_cast<std::int32_t>(OutputKind::kLogits) &&
+        kind != static_cast<std::int32_t>(OutputKind::kHidden))
       refuse("output_kinds must be 0 (logits) or 1 (hidden).");
   std::unordered_set<std::int32_t> written;
   for (std::size_t b = 0; b < static_cast<std::size_t>(num_sequences); ++b) check_sequence(step, b, cache, written);

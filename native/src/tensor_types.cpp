@@ -57,7 +57,8 @@ void dequantize_row(TensorType type, const std::uint8_t* source, std::int64_t co
     case TensorType::kQ8_0:
       for (std::int64_t i = 0; i < columns; i += kBlock, source += 34) {
         const float scale = half_to_float(read<std::uint16_t>(source));
-        for (int j = 0; j < kBlock; ++j) target[i + j] = scale * static_cast<float>(static_cast<std::int8_t>(source[2 + j]));
+        for (int j = 0; j < kBlock; ++j)
+          target[i + j] = scale * static_cast<float>(static_cast<std::int8_t>(source[2 + j]));
       }
       return;
     case TensorType::kQ4_0:

@@ -10,7 +10,8 @@ namespace {
 // About 50 us on Zen 4 (a pause is 40 to 65 cycles): longer than a phase's imbalance, far shorter than a time slice.
 constexpr int kSpinLimit = 2000;
 
-constexpr std::int64_t kCoarseChunks = 8;  // per worker: at most a sixteenth of a phase is spent waiting for the last chunk
+constexpr std::int64_t kCoarseChunks =
+    8;  // per worker: at most a sixteenth of a phase is spent waiting for the last chunk
 constexpr std::int64_t kMaxChunks = 16384;  // a ticket has 16 bits for it; room for every worker to overrun
 
 constexpr std::uint32_t kClosed = 1, kOneInside = 2;
@@ -76,7 +77,8 @@ void WorkerPool::serve(int index) {
     std::uint32_t gate = gate_.load(std::memory_order_acquire);
     bool inside = false;
     while (!inside && (gate & kClosed) == 0)
-      inside = gate_.compare_exchange_weak(gate, gate + kOneInside, std::memory_order_acq_rel, std::memory_order_acquire);
+      inside =
+          gate_.compare_exchange_weak(gate, gate + kOneInside, std::memory_order_acq_rel, std::memory_order_acquire);
     if (!inside) continue;
     run_part(index);
     if (gate_.fetch_sub(kOneInside, std::memory_order_acq_rel) == (kClosed | kOneInside)) gate_.notify_all();
@@ -97,7 +99,8 @@ void WorkerPool::take_error() {
 }
 
 int WorkerPool::num_chunks(std::int64_t count, Grain grain) const {
-  const std::int64_t limit = grain == Grain::kItem ? kMaxChunks : (num_threads_ == 1 ? 1 : kCoarseChunks * num_threads_);
+  const std::int64_t limit =
+      grain == Grain::kItem ? kMaxChunks : (num_threads_ == 1 ? 1 : kCoarseChunks * num_threads_);
   return static_cast<int>(std::min(count, std::min(limit, kMaxChunks)));
 }
 

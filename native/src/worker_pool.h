@@ -1,9 +1,10 @@
 // Threads that compute one step together. The calling thread is worker 0.
 //
 // A job is a sequence of phases that every worker walks through; the items of a phase are claimed chunk by chunk, and a
-// phase ends when all its chunks are done, by whomever. So a worker that the kernel has put aside between chunks, or that
-// still sleeps, holds nobody up: the others do its share (sharing two cores with other processes, a design in which every
-// worker had to arrive at every barrier decoded 2 to 4 times slower). Which worker computes an item must not matter.
+// phase ends when all its chunks are done, by whomever. So a worker that the kernel has put aside between chunks, or
+// that still sleeps, holds nobody up: the others do its share (sharing two cores with other processes, a design in
+// which every worker had to arrive at every barrier decoded 2 to 4 times slower). Which worker computes an item must
+// not matter.
 //
 // Waiting spins for a bounded time and then sleeps in the kernel (std::atomic::wait, a futex on Linux), so that an idle
 // engine costs nothing. It knows no work.
@@ -79,8 +80,9 @@ class WorkerPool::Worker {
  public:
   int index() const { return index_; }
 
-  // The next phase: `body(Range)` is called, here and on the other workers, until `count` items are covered once; returns
-  // when all are done, and what was written by them is visible. Every worker must come with the same count and grain.
+  // The next phase: `body(Range)` is called, here and on the other workers, until `count` items are covered once;
+  // returns when all are done, and what was written by them is visible. Every worker must come with the same count and
+  // grain.
   template <class Body>
   void share(std::int64_t count, Grain grain, const Body& body) {
     if (count <= 0) return;

@@ -76,12 +76,12 @@ struct Strides {
 };
 
 struct WorkerScratch {
-  Buffer<float> gate, up;                       // (num_tokens, kRowAlign)
-  Buffer<float> normed;                         // (hidden,)
-  Buffer<float> queries, output, total_output;  // (attention rows, head_dim)
-  Buffer<float> scores;                         // (attention rows, kSpanTokens)
-  Buffer<float> max, sum, total_max, total_sum; // (attention rows,)
-  Buffer<std::int32_t> limits;                  // (attention rows,)
+  Buffer<float> gate, up;                        // (num_tokens, kRowAlign)
+  Buffer<float> normed;                          // (hidden,)
+  Buffer<float> queries, output, total_output;   // (attention rows, head_dim)
+  Buffer<float> scores;                          // (attention rows, kSpanTokens)
+  Buffer<float> max, sum, total_max, total_sum;  // (attention rows,)
+  Buffer<std::int32_t> limits;                   // (attention rows,)
   SamplerScratch sampler;
 };
 
@@ -94,7 +94,7 @@ struct Workspace {
   Activations inner;             // (num_tokens, ffn)
   Buffer<float> partial_output;  // (partials, head_dim), when attention is split
   Buffer<float> partial_max, partial_sum;
-  Buffer<float> logits;          // (num_logit_rows, logits)
+  Buffer<float> logits;  // (num_logit_rows, logits)
   std::vector<WorkerScratch> workers;
 };
 

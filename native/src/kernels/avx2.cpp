@@ -1,7 +1,8 @@
 // The AVX2 kernels (AVX2, FMA).
 //
 // vpmaddubsw adds two products of an unsigned and a signed byte with saturation at 32767. Both factors lie within
-// [-127, 127], and the signs move to one side: |x| * (w with the sign of x), so that a pair is at most 2 * 127 * 127 = 32258.
+// [-127, 127], and the signs move to one side: |x| * (w with the sign of x), so that a pair is at most 2 * 127 * 127 =
+// 32258.
 #include <immintrin.h>
 
 #include "kernels/kernels.h"
@@ -10,7 +11,7 @@ namespace headway {
 namespace {
 
 constexpr int kLanes = 8;
-constexpr int kMatmulRows = 4;        // 4 x 2 dots of 16 registers
+constexpr int kMatmulRows = 4;  // 4 x 2 dots of 16 registers
 constexpr int kMatmulVectors = 2;
 constexpr int kSingleRowVectors = 4;
 constexpr int kScoreRows = 4;

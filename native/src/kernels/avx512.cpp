@@ -1,4 +1,5 @@
-// The AVX-512 kernels (F, BW, DQ, VL, VNNI). vpdpbusd wants unsigned times signed bytes, so weights are packed plus 128.
+// The AVX-512 kernels (F, BW, DQ, VL, VNNI). vpdpbusd wants unsigned times signed bytes, so weights are packed plus
+// 128.
 #include <immintrin.h>
 
 #include "kernels/kernels.h"
@@ -7,7 +8,7 @@ namespace headway {
 namespace {
 
 constexpr int kLanes = 16;
-constexpr int kMatmulRows = 6;        // 6 x 2 sums and 6 x 2 dots of 32 registers
+constexpr int kMatmulRows = 6;  // 6 x 2 sums and 6 x 2 dots of 32 registers
 constexpr int kMatmulVectors = 2;
 constexpr int kSingleRowVectors = 2;
 constexpr int kScoreRows = 4;

@@ -1,7 +1,8 @@
-// The seam between the forward pass and the instruction sets: a table of plain functions, one table per instruction set.
+// The seam between the forward pass and the instruction sets: a table of plain functions, one table per instruction
+// set.
 //
-// The functions know no model, no threads and no allocation. Each gives every row the same bits whatever the number of rows
-// in the call: a row's sums run over ascending groups (columns, positions) in lanes that never see another row.
+// The functions know no model, no threads and no allocation. Each gives every row the same bits whatever the number of
+// rows in the call: a row's sums run over ascending groups (columns, positions) in lanes that never see another row.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,23 @@ namespace headway {
 // Part of the system fingerprint: raise it with every change that changes a bit of any result.
 inline constexpr int kNumericsVersion = 1;
 
-inline constexpr int kTileColumns = 32;   // output columns of a packed tile: two AVX-512 registers
-inline constexpr int kRowAlign = 64;      // rows of activations are padded with zeros to a multiple: the largest group
-inline constexpr int kBlockTokens = 16;   // positions of a KV block: one AVX-512 register of scores
-inline constexpr int kSpanTokens = 256;   // positions of one attention partial
+inline constexpr int kTileColumns = 32;  // output columns of a packed tile: two AVX-512 registers
+inline constexpr int kRowAlign = 64;     // rows of activations are padded with zeros to a multiple: the largest group
+inline constexpr int kBlockTokens = 16;  // positions of a KV block: one AVX-512 register of scores
+inline constexpr int kSpanTokens = 256;  // positions of one attention partial
 inline constexpr int kSpanBlocks = kSpanTokens / kBlockTokens;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Rows of activations, ready to be multiplied. In int8 mode `quantized`, `scales` and `corrections` are set, else `values`.
+// Rows of activations, ready to be multiplied. In int8 mode `quantized`, `scales` and `corrections` are set, else
+// `values`.
 struct ActivationRows {
-  const float* values;               // (rows, stride)
-  const std::int8_t* quantized;      // (rows, stride), within [-127, 127]
-  const float* scales;               // (rows, scale_stride), one per group
-  const std::int32_t* corrections;   // (rows, scale_stride): what the bias of packed weights adds, negated
+  const float* values;              // (rows, stride)
+  const std::int8_t* quantized;     // (rows, stride), within [-127, 127]
+  const float* scales;              // (rows, scale_stride), one per group
+  const std::int32_t* corrections;  // (rows, scale_stride): what the bias of packed weights adds, negated
   std::int64_t stride;
   std::int64_t scale_stride;
 };
@@ -51,12 +53,12 @@ struct AttentionSpan {
   const float* queries;               // (num_rows, head_dim), already times log2(e) / sqrt(head_dim)
   const std::int32_t* limits;         // (num_rows,) positions of the span the row sees, 1 .. kSpanTokens
   int num_rows;
-  int head_dim;        // a multiple of 16
-  bool int8;           // the cache's format
-  float* scores;       // (num_rows, kSpanTokens) scratch
-  float* max;          // (num_rows,) out: greatest score, base-2 logarithm
-  float* sum;          // (num_rows,) out: sum of 2^(score - max)
-  float* output;       // (num_rows, head_dim) out: sum of 2^(score - max) times value
+  int head_dim;   // a multiple of 16
+  bool int8;      // the cache's format
+  float* scores;  // (num_rows, kSpanTokens) scratch
+  float* max;     // (num_rows,) out: greatest score, base-2 logarithm
+  float* sum;     // (num_rows,) out: sum of 2^(score - max)
+  float* output;  // (num_rows, head_dim) out: sum of 2^(score - max) times value
 };
 
 struct Kernels {

@@ -1,4 +1,5 @@
-// The portable kernels: the compiler's own 16-byte vectors, which every target has; no intrinsics, no fused multiply-add.
+// The portable kernels: the compiler's own 16-byte vectors, which every target has; no intrinsics, no fused
+// multiply-add.
 #include "kernels/kernels.h"
 
 namespace headway {

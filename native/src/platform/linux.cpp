@@ -19,11 +19,12 @@ void PageDeleter::operator()(std::uint8_t* pages) const {
 Pages allocate_pages(std::size_t num_bytes) {
   if (num_bytes == 0) num_bytes = 1;
   if (num_bytes > SIZE_MAX / 2) throw std::bad_alloc();
-  // A huge page is zeroed whole at first touch, so small arrays do without. Large ones take room for the alignment that huge
-  // pages need; what is never touched costs nothing.
+  // A huge page is zeroed whole at first touch, so small arrays do without. Large ones take room for the alignment that
+  // huge pages need; what is never touched costs nothing.
   const bool huge = num_bytes >= kHugePageBytes;
   const std::size_t mapped_bytes = num_bytes + (huge ? kHugePageBytes : 0);
-  void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped =
+      mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
   auto* begin = static_cast<std::uint8_t*>(mapped);
   if (!huge) return Pages(begin, PageDeleter{mapped_bytes});

@@ -27,8 +27,8 @@ CpuFeatures detect_cpu();
 // Tells the processor that this thread spins.
 void relax_cpu();
 
-// Sets this thread's rounding to nearest and flushes subnormals to zero, in and out, while it lives: floats mean the same
-// on every thread, whatever the caller or a library set before.
+// Sets this thread's rounding to nearest and flushes subnormals to zero, in and out, while it lives: floats mean the
+// same on every thread, whatever the caller or a library set before.
 class FloatModeScope {
  public:
   FloatModeScope();
