@@ -14,7 +14,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 def byte_size(text: str) -> int:
     """Parse a size such as 512M, 2G or 1.5GiB into bytes (binary units); raises ArgumentTypeError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 2G")
     return int(float(match[1]) * _UNITS[match[2].upper()])

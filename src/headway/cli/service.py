@@ -54,11 +54,13 @@ async def running_service(
         metrics,
         log=LogSettings(setup=LOG_SETUP, level=log_level, json=log_json),
     )
+    reading = asyncio.create_task(asyncio.to_thread(_read_text_side, Path(engine_config.model_path)))
     try:
-        _, (tokenizer, chat_template) = await asyncio.gather(
-            engine.start(), asyncio.to_thread(_read_text_side, Path(engine_config.model_path))
-        )
+        await engine.start()  # directly: a cancellation must reach it and wait until its process is gone
+        tokenizer, chat_template = await reading
     except BaseException:
+        if not reading.cancel() and not reading.cancelled():
+            reading.exception()  # it may have failed as well, on the same file: heard
         await engine.close()
         raise
     served = ServedModel(

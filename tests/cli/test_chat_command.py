@@ -1,0 +1,194 @@
+"""`headway chat`: one prompt, somebody else's server, and a person at a terminal."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.real_server import (
+    COMMAND,
+    LIMIT_S,
+    RealServer,
+    engine_of,
+    eventually,
+    headway,
+    is_alive,
+    wait_for_engine,
+)
+
+pytestmark = pytest.mark.native
+
+GREEDY = ("--temperature", "0", "--isa", "portable", "--threads", "1", "--kv-memory", "16M")
+"""On one instruction set the tiny model's greedy answer is known: long, on every machine."""
+IN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""Make the terminal on stdin ours, so that its Ctrl-C reaches us, then become the command."""
+
+
+@pytest.mark.parametrize("prompt", ["hello", "-"])
+def test_a_prompt_is_answered(tiny_model: Path, prompt: str) -> None:
+    done = headway("chat", str(tiny_model), "--prompt", prompt, "--max-tokens", "8", *GREEDY, stdin="hello")
+    assert (done.status, done.stderr) == (0, "")
+    assert len(done.stdout) > 1
+    assert done.stdout.endswith("\n")
+
+
+def test_the_prompt_and_the_system_message_reach_the_model(shared_server: RealServer) -> None:
+    def ask(*arguments: str, stdin: str = "") -> str:
+        common = ("--url", shared_server.url, "--max-tokens", "16", "--temperature", "0")
+        return headway("chat", *common, *arguments, stdin=stdin).stdout
+
+    answer = ask("--prompt", "hello")
+    assert ask("--prompt", "-", stdin="hello") == answer
+    assert ask("--prompt", "world") != answer
+    assert ask("--prompt", "hello", "--system", "def") != answer
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
+def test_any_form_of_a_servers_address_works(shared_server: RealServer, suffix: str) -> None:
+    done = headway("chat", "--url", shared_server.url + suffix, "--prompt", "hello", "--max-tokens", "2")
+    assert (done.status, done.stderr) == (0, "")
+
+
+def test_a_server_that_is_not_there_is_one_line() -> None:
+    done = headway("chat", "--url", "http://127.0.0.1:1", "--prompt", "hello")
+    assert (done.status, done.stdout) == (2, "")
+    assert done.stderr.startswith("headway: The server at http://127.0.0.1:1")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_address_that_is_none_is_one_line() -> None:
+    done = headway("chat", "--url", "localhost:8000", "--prompt", "hello")
+    assert done.status == 2
+    assert done.stderr.count("\n") == 1
+    assert "http://" in done.stderr
+
+
+def test_what_the_server_refuses_is_one_line(shared_server: RealServer) -> None:
+    done = headway("chat", "other", "--url", shared_server.url, "--prompt", "hello")
+    assert done.status == 2
+    assert "The model `other` is not served here" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+class Terminal:
+    """`headway chat` in a terminal of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._screen, theirs = os.openpty()
+        try:
+            self.process = subprocess.Popen(
+                (sys.executable, "-c", IN_TERMINAL, *COMMAND, "chat", *arguments),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+            )
+        finally:
+            os.close(theirs)
+        self._seen = b""
+
+    def wait_for(self, mark: str) -> None:
+        """Wait until `mark` appears on the screen behind what was waited for before."""
+        end_s = time.monotonic() + LIMIT_S
+        while mark.encode() not in self._seen:
+            assert select.select([self._screen], [], [], max(0.0, end_s - time.monotonic()))[0], (
+                f"waited for {mark!r}, got {self._seen!r}"
+            )
+            self._seen += os.read(self._screen, 65536)
+        self._seen = self._seen.partition(mark.encode())[2]
+
+    def press(self, keys: str) -> None:
+        """Type `keys`."""
+        os.write(self._screen, keys.encode())
+
+    def wait(self) -> int:
+        """Wait for the command's end, reading on, so that it can write; return its exit code."""
+        end_s = time.monotonic() + LIMIT_S
+        while self.process.poll() is None:
+            assert time.monotonic() < end_s, self._seen
+            if select.select([self._screen], [], [], 0.01)[0]:
+                try:
+                    self._seen += os.read(self._screen, 65536)
+                except OSError:  # EIO: nobody has the terminal open any more
+                    return self.process.wait(LIMIT_S)
+        return self.process.returncode
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._screen)
+
+
+@pytest.fixture
+def terminal(tiny_model: Path) -> Iterator[Terminal]:
+    terminal = Terminal(str(tiny_model), "--max-tokens", "20000", *GREEDY)
+    yield terminal
+    terminal.close()
+
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+def test_a_person_asks_stops_the_answer_and_leaves(terminal: Terminal) -> None:
+    terminal.wait_for("> ")
+    engine_pid = wait_for_engine(terminal.process.pid)
+    for _ in range(2):
+        terminal.press("hello\n")
+        terminal.wait_for("hello\r\n")
+        terminal.press(CTRL_C)
+        terminal.wait_for(" [stopped]\r\n")
+        terminal.wait_for("> ")
+        assert is_alive(engine_pid)
+    terminal.press(CTRL_D)
+    assert terminal.wait() == 0
+    assert not is_alive(engine_pid)
+
+
+def test_ctrl_c_at_the_prompt_leaves(terminal: Terminal) -> None:
+    terminal.wait_for("> ")
+    engine_pid = wait_for_engine(terminal.process.pid)
+    terminal.press(CTRL_C)
+    assert terminal.wait() == 0
+    assert not is_alive(engine_pid)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
+)
+def test_a_signal_during_start_up_leaves_nothing_behind(
+    tiny_model: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        (*COMMAND, "chat", str(tiny_model), *GREEDY),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    try:
+        engine_pid = wait_for_engine(process.pid)
+        os.kill(engine_pid, signal.SIGSTOP)  # it loads for ever
+        process.send_signal(number)
+        output = process.communicate(timeout=LIMIT_S)[0]
+    finally:
+        process.kill()
+    assert (process.returncode, output) == (128 + number, b"")
+    assert not is_alive(engine_pid)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_in_a_conversation_leaves_nothing_behind(terminal: Terminal) -> None:
+    terminal.wait_for("> ")
+    engine_pid = wait_for_engine(terminal.process.pid)
+    terminal.process.terminate()
+    assert terminal.wait() == 128 + signal.SIGTERM
+    assert eventually(lambda: not is_alive(engine_pid))
+    assert engine_of(terminal.process.pid) is None

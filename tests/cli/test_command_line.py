@@ -1,0 +1,158 @@
+"""The command line in this process: what it parses, what it refuses, and that its help explains every option."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from headway.cli.main import build_parser, main
+from headway.cli.options import byte_size, engine_config, finite, port_number, positive
+
+
+def subparsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in build_parser()._actions:  # argparse offers no public way to reach them
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
+
+
+def test_every_option_of_every_command_is_explained() -> None:
+    commands = dict(subparsers())
+    assert list(commands) == ["serve", "chat", "pull", "models"]
+    unexplained = [
+        (name, action.dest)
+        for name, parser in commands.items()
+        for action in parser._actions
+        if not action.help
+    ]
+    assert unexplained == []
+
+
+def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name, parser in subparsers():
+        assert max(map(len, parser.format_help().splitlines())) <= 80, name
+
+
+def test_parsing_imports_neither_server_nor_tokenizer_nor_client() -> None:
+    """`headway --help` has to be quick."""
+    heavy = (
+        "asyncio",
+        "uvicorn",
+        "uvloop",
+        "starlette",
+        "tokenizers",
+        "jinja2",
+        "httpx2",
+        "prometheus_client",
+    )
+    code = f"import headway.cli.main as m, sys; m.build_parser(); print([n for n in {heavy} if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [("0", 0), ("512", 512), ("64K", 65536), ("1.5G", 3 << 29), ("2 GiB", 2 << 30), ("3mb", 3 << 20)],
+)
+def test_sizes(text: str, num_bytes: int) -> None:
+    assert byte_size(text) == num_bytes
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1", "1X", "1.G", "inf", "1e9", "٣"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        byte_size(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x", "²", "٣"])
+def test_what_is_no_positive_number(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        positive(text)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "", "warm"])
+def test_what_is_no_finite_number(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        finite(text)
+
+
+def test_ports() -> None:
+    assert [port_number(text) for text in ("0", "8000", "65535")] == [0, 8000, 65535]
+    for text in ("65536", "-1", "http", ""):
+        with pytest.raises(argparse.ArgumentTypeError):
+            port_number(text)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["pull"],
+        ["models", "extra"],
+        ["serve", "m", "--port", "70000"],
+        ["serve", "m", "--threads", "0"],
+        ["serve", "m", "--isa", "sse9"],
+        ["serve", "m", "--group-size", "48"],
+        ["serve", "m", "--max-body", "much"],
+        ["serve", "m", "--drain-timeout", "0"],
+        ["serve", "m", "--unheard-of"],
+        ["chat", "--temperature", "nan"],
+        ["chat", "--max-tokens", "0"],
+    ],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
+)
+def test_wrong_usage_is_told_by_argparse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: headway")
+
+
+def test_options_become_the_engines_settings() -> None:
+    args = build_parser().parse_args(
+        [
+            "serve",
+            "m",
+            "--weights",
+            "bf16",
+            "--kv",
+            "int8",
+            "--kv-memory",
+            "1G",
+            "--threads",
+            "3",
+            "--max-num-seqs",
+            "5",
+        ]
+    )
+    config = engine_config(args, "name", "path")
+    assert (config.model, config.model_path) == ("name", "path")
+    assert (config.weights, config.kv, config.kv_bytes, config.threads) == ("bf16", "int8", 1 << 30, 3)
+    assert config.scheduler.max_num_seqs == 5
+
+
+def test_models_lists_what_has_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NAME", "MODEL", "SIZE", "LICENCE", "FILE"]
+    assert rows[0].startswith("smollm2 ")
+    assert main(["models", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [model["name"] for model in listed] == [row.split()[0] for row in rows]
+
+
+def test_an_unknown_model_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["pull", "nope"], ["serve", "nope", "--port", "0"], ["chat", "nope", "--prompt", "x"]):
+        assert main(arguments) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("headway: Unknown model 'nope'")
+        assert err.count("\n") == 1

@@ -1,0 +1,58 @@
+"""What keeps a server from starting is one line and exit code 2, also when the engine process is what found it."""
+
+from pathlib import Path
+
+import pytest
+
+from support.real_server import SMALL, headway
+
+pytestmark = pytest.mark.native
+
+
+def refusal(*arguments: str, env: dict[str, str] | None = None) -> str:
+    """Run a command that must end with one line and exit code 2; return the line without its beginning."""
+    done = headway(*arguments, env=env)
+    assert (done.status, done.stdout) == (2, ""), done
+    assert done.stderr.startswith("headway: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr.removeprefix("headway: ")
+
+
+@pytest.mark.parametrize("num_bytes", [0, 3, 1_000, 100_000])
+def test_a_truncated_file(tiny_model: Path, tmp_path: Path, num_bytes: int) -> None:
+    path = tmp_path / "short.gguf"
+    path.write_bytes(tiny_model.read_bytes()[:num_bytes])
+    assert str(path) in refusal("serve", str(path), *SMALL)
+
+
+def test_a_file_that_is_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "garbage.gguf"
+    path.write_bytes(bytes(range(256)) * 64)
+    assert "not a GGUF file" in refusal("serve", str(path), *SMALL)
+    assert "not a GGUF file" in refusal("chat", str(path), "--prompt", "x")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing.gguf")
+    assert path in refusal("serve", path, *SMALL)
+    assert path in refusal("chat", path, "--prompt", "x")
+
+
+def test_a_cache_for_less_than_one_block(tiny_model: Path) -> None:
+    assert "4096" in refusal("serve", str(tiny_model), "--port", "0", "--kv-memory", "1K")
+
+
+def test_a_cache_that_no_machine_has(tiny_model: Path) -> None:
+    refusal("serve", str(tiny_model), "--port", "0", "--kv-memory", "900T")
+
+
+def test_a_context_that_the_model_does_not_have(tiny_model: Path) -> None:
+    assert "32768" in refusal("serve", str(tiny_model), *SMALL, "--max-context", "999999999")
+
+
+def test_an_address_that_is_not_ours(tiny_model: Path) -> None:
+    assert "--host" in refusal("serve", str(tiny_model), "--host", "192.0.2.1", "--port", "0")  # TEST-NET-1
+
+
+def test_a_model_cache_that_cannot_be_written() -> None:
+    assert "HEADWAY_CACHE" in refusal("pull", "smollm2", env={"HEADWAY_CACHE": "/proc/nowhere"})
