@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from headway.core.errors import HeadwayError, error_from_code
 from headway.core.request import Request
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -72,12 +73,23 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A HeadwayError in transit; see `headway.core.errors.error_from_code`."""
+    """A HeadwayError in transit."""
 
     code: str
     message: str
     param: str | None = None
     retry_after_s: float | None = None
+
+    @classmethod
+    def of(cls, error: HeadwayError) -> "ErrorInfo":
+        """Return `error` in the form that crosses a process boundary."""
+        return cls(
+            code=error.code, message=error.message, param=error.param, retry_after_s=error.retry_after_s
+        )
+
+    def to_error(self) -> HeadwayError:
+        """Return the error again, of the class that its code names."""
+        return error_from_code(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):

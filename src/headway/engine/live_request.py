@@ -33,7 +33,7 @@ class LiveRequest:
                 completion_tokens=self.num_output,
                 cached_tokens=self.num_cached,
             ),
-            error=None if error is None else error_info(error),
+            error=None if error is None else ErrorInfo.of(error),
             num_preemptions=self.num_preemptions,
             queued_ns=self.queued_ns,
             first_scheduled_ns=self.first_scheduled_ns,
@@ -45,11 +45,4 @@ class LiveRequest:
 def refused(request: Request, error: HeadwayError, now_ns: int) -> Finished:
     """Return the terminal event of a request that was never accepted."""
     usage = Usage(prompt_tokens=len(request.token_ids), completion_tokens=0)
-    return Finished(request_id=request.request_id, usage=usage, error=error_info(error), finished_ns=now_ns)
-
-
-def error_info(error: HeadwayError) -> ErrorInfo:
-    """Return `error` in the form that crosses to the gateway."""
-    return ErrorInfo(
-        code=error.code, message=error.message, param=error.param, retry_after_s=error.retry_after_s
-    )
+    return Finished(request_id=request.request_id, usage=usage, error=ErrorInfo.of(error), finished_ns=now_ns)

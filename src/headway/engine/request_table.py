@@ -13,13 +13,6 @@ from headway.core.request import Request
 from headway.engine.client import RequestEvent
 
 
-def error_info(error: HeadwayError) -> ErrorInfo:
-    """Return an error in the form that crosses a process boundary."""
-    return ErrorInfo(
-        code=error.code, message=error.message, param=error.param, retry_after_s=error.retry_after_s
-    )
-
-
 class RequestStream:
     """What each step did for one request, in order: an async iterator for one reader.
 
@@ -123,7 +116,7 @@ class RequestTable:
 
     def end_all(self, error: HeadwayError, now_ns: int) -> int:
         """End every running request with `error`; return how many there were."""
-        info = error_info(error)
+        info = ErrorInfo.of(error)
         ended = tuple(self._streams.items())
         for request_id, stream in ended:
             stream.push(stream.failure(request_id, info, now_ns))

@@ -12,9 +12,8 @@ from typing import Protocol
 from headway.core.clock import Clock
 from headway.core.config import EngineConfig
 from headway.core.errors import HeadwayError, InternalError
-from headway.core.messages import Drain, EngineInfo, Ready, StepOutputs, ToEngine
+from headway.core.messages import Drain, EngineInfo, ErrorInfo, Ready, StepOutputs, ToEngine
 from headway.engine.frames import Start, StartFailed, ToWorker
-from headway.engine.request_table import error_info
 from headway.engine.transport import EngineChannel
 
 logger = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ def run_engine(channel: EngineChannel, build: Callable[[], StepEngine]) -> bool:
     try:
         engine = build_or_explain(build)
     except HeadwayError as error:
-        channel.send(StartFailed(error_info(error)))
+        channel.send(StartFailed(ErrorInfo.of(error)))
         channel.finish(FINISH_TIMEOUT_S)
         return False
     channel.send(Ready(engine.info))

@@ -18,7 +18,6 @@ from headway.core.errors import (
     EngineDied,
     EngineUnavailable,
     HeadwayError,
-    error_from_code,
 )
 from headway.core.events import EngineStateChanged, EngineStepped, Event, Hook
 from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, Ready, StepOutputs, Submit
@@ -51,10 +50,7 @@ class _Session:
         elif isinstance(message, Ready):
             self._set_started(message.info)
         else:
-            info = message.error
-            self._set_started(
-                error_from_code(info.code, info.message, param=info.param, retry_after_s=info.retry_after_s)
-            )
+            self._set_started(message.error.to_error())
 
     def connection_lost(self, reason: str) -> None:
         self.lost.set()

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 
-from headway.core.errors import HeadwayError, InternalError, Unavailable, error_from_code
+from headway.core.errors import HeadwayError, InternalError, Unavailable
 from headway.core.messages import ChoiceFinished, Finished, TokenDelta, Usage
 from headway.core.request import Request
 from headway.engine.client import EngineClient, RequestEvent
@@ -136,10 +136,7 @@ class Generation:
 
     def _on_finished(self, finished: Finished) -> HeadwayError | None:
         self._note(finished)
-        info = finished.error
-        if info is None:
-            return None
-        return error_from_code(info.code, info.message, param=info.param, retry_after_s=info.retry_after_s)
+        return None if finished.error is None else finished.error.to_error()
 
     def _note(self, finished: Finished) -> None:
         self._finished.append(finished)
