@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 #include <string>
-#include <unordered_set>
+#include <vector>
 
 namespace headway {
 namespace {
@@ -26,7 +26,7 @@ void require_starts(const char* name, Ints starts, std::int64_t count, std::int6
     if (starts[i] < starts[i - 1]) refuse(std::string(name) + " must not fall.");
 }
 
-void check_sequence(const Step& step, std::size_t b, const KvCache& cache, std::unordered_set<std::int32_t>& written) {
+void check_sequence(const Step& step, std::size_t b, const KvCache& cache) {
   const ModelShape& shape = cache.model().shape();
   const std::int64_t begin = step.sequence_starts[b], end = step.sequence_starts[b + 1];
   const std::int64_t context = step.context_lens[b], length = context + (end - begin);
@@ -37,16 +37,27 @@ void check_sequence(const Step& step, std::size_t b, const KvCache& cache, std::
   for (std::int64_t t = begin; t < end; ++t)
     if (step.positions[static_cast<std::size_t>(t)] != context + (t - begin))
       refuse(name + ": positions must be consecutive from the context length.");
-  const std::int64_t first = step.block_table_starts[b], num_blocks = step.block_table_starts[b + 1] - first;
+  const std::int64_t num_blocks = step.block_table_starts[b + 1] - step.block_table_starts[b];
   const std::int64_t needed = (length + kBlockTokens - 1) / kBlockTokens;
   if (num_blocks < needed) refuse(name + " needs " + text(needed) + " blocks and has " + text(num_blocks) + ".");
-  for (std::int64_t i = 0; i < num_blocks; ++i) {
-    const std::int32_t block = step.block_table[static_cast<std::size_t>(first + i)];
-    if (block < 0 || block >= cache.num_blocks())
-      refuse(name + " names block " + text(block) + ", which does not exist.");
-    const bool is_written = end > begin && i >= context / kBlockTokens && i < needed;
-    if (is_written && !written.insert(block).second)
-      refuse("Block " + text(block) + " would be written twice in one step.");
+}
+
+// A block that one sequence writes may be in no other place of the tables: what is read there would depend on who is
+// first.
+void check_sharing(const Step& step, const KvCache& cache) {
+  std::vector<std::uint8_t> holders(static_cast<std::size_t>(cache.num_blocks()));  // 2 stands for more, too
+  for (const std::int32_t block : step.block_table) {
+    std::uint8_t& count = holders[static_cast<std::size_t>(block)];
+    count = count == 0 ? 1 : 2;
+  }
+  for (std::size_t b = 0; b < static_cast<std::size_t>(step.num_sequences()); ++b) {
+    const std::int64_t context = step.context_lens[b];
+    const std::int64_t length = context + step.sequence_starts[b + 1] - step.sequence_starts[b];
+    for (std::int64_t i = context / kBlockTokens; i * kBlockTokens < length && length > context; ++i) {
+      const std::int32_t block = step.block_table[static_cast<std::size_t>(step.block_table_starts[b] + i)];
+      if (holders[static_cast<std::size_t>(block)] > 1)
+        refuse("Block " + text(block) + " would be written by one sequence and is held elsewhere, too.");
+    }
   }
 }
 
@@ -73,8 +84,11 @@ void check_step(const Step& step, const KvCache& cache) {
     if (kind != static_cast<std::int32_t>(OutputKind::kLogits) &&
         kind != static_cast<std::int32_t>(OutputKind::kHidden))
       refuse("output_kinds must be 0 (logits) or 1 (hidden).");
-  std::unordered_set<std::int32_t> written;
-  for (std::size_t b = 0; b < static_cast<std::size_t>(num_sequences); ++b) check_sequence(step, b, cache, written);
+  for (const std::int32_t block : step.block_table)
+    if (block < 0 || block >= cache.num_blocks())
+      refuse("A sequence names block " + text(block) + ", which does not exist.");
+  for (std::size_t b = 0; b < static_cast<std::size_t>(num_sequences); ++b) check_sequence(step, b, cache);
+  check_sharing(step, cache);
 }
 
 std::vector<SamplingRow> sampling_rows(const SamplingArrays& arrays, std::int64_t num_rows, std::int32_t vocab_size) {
