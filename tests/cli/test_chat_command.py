@@ -19,6 +19,7 @@ from support.real_server import (
     eventually,
     headway,
     is_alive,
+    is_settled,
     wait_for_engine,
 )
 
@@ -94,14 +95,19 @@ class Terminal:
         self._seen = b""
 
     def wait_for(self, mark: str) -> None:
-        """Wait until `mark` appears on the screen behind what was waited for before."""
+        """Wait until `mark`, or anything, appears on the screen behind what was waited for before."""
         end_s = time.monotonic() + LIMIT_S
-        while mark.encode() not in self._seen:
+        while not self._seen or mark.encode() not in self._seen:
             assert select.select([self._screen], [], [], max(0.0, end_s - time.monotonic()))[0], (
                 f"waited for {mark!r}, got {self._seen!r}"
             )
             self._seen += os.read(self._screen, 65536)
         self._seen = self._seen.partition(mark.encode())[2]
+
+    def wait_for_prompt(self) -> None:
+        """Wait until the command waits for a line: readline misses a signal that comes just before it sleeps."""
+        self.wait_for("> ")
+        assert eventually(lambda: is_settled(self.process.pid))
 
     def press(self, keys: str) -> None:
         """Type `keys`."""
@@ -138,14 +144,15 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 def test_a_person_asks_stops_the_answer_and_leaves(terminal: Terminal) -> None:
-    terminal.wait_for("> ")
+    terminal.wait_for_prompt()
     engine_pid = wait_for_engine(terminal.process.pid)
     for _ in range(2):
         terminal.press("hello\n")
         terminal.wait_for("hello\r\n")
+        terminal.wait_for("")  # the answer has begun
         terminal.press(CTRL_C)
         terminal.wait_for(" [stopped]\r\n")
-        terminal.wait_for("> ")
+        terminal.wait_for_prompt()
         assert is_alive(engine_pid)
     terminal.press(CTRL_D)
     assert terminal.wait() == 0
@@ -153,7 +160,7 @@ def test_a_person_asks_stops_the_answer_and_leaves(terminal: Terminal) -> None:
 
 
 def test_ctrl_c_at_the_prompt_leaves(terminal: Terminal) -> None:
-    terminal.wait_for("> ")
+    terminal.wait_for_prompt()
     engine_pid = wait_for_engine(terminal.process.pid)
     terminal.press(CTRL_C)
     assert terminal.wait() == 0
@@ -186,9 +193,58 @@ def test_a_signal_during_start_up_leaves_nothing_behind(
 
 
 def test_sigterm_in_a_conversation_leaves_nothing_behind(terminal: Terminal) -> None:
-    terminal.wait_for("> ")
+    terminal.wait_for_prompt()
     engine_pid = wait_for_engine(terminal.process.pid)
     terminal.process.terminate()
     assert terminal.wait() == 128 + signal.SIGTERM
     assert eventually(lambda: not is_alive(engine_pid))
     assert engine_of(terminal.process.pid) is None
+
+
+@pytest.mark.model
+def test_the_demo_model_writes_code() -> None:
+    ask = (
+        "--prompt",
+        "Write a Python function that adds two numbers.",
+        "--temperature",
+        "0",
+        "--max-tokens",
+        "16",
+    )
+    done = headway("chat", *ask)
+    assert (done.status, done.stderr) == (0, "")
+    assert done.stdout.startswith("```python\ndef ")
+
+
+def test_ctrl_c_ends_an_answer_to_a_prompt(tiny_model: Path) -> None:
+    process = subprocess.Popen(
+        (*COMMAND, "chat", str(tiny_model), "--prompt", "hello", "--max-tokens", "20000", *GREEDY),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        engine_pid = wait_for_engine(process.pid)
+        assert process.stdout is not None
+        assert process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+    assert (process.returncode, stderr) == (130, b"")
+    assert not is_alive(engine_pid)
+
+
+def test_an_api_key_comes_from_the_environment(shared_server: RealServer) -> None:
+    ask = (
+        "--url",
+        shared_server.url,
+        "--api-key-env",
+        "CLI_TEST_KEY",
+        "--prompt",
+        "hello",
+        "--max-tokens",
+        "1",
+    )
+    assert headway("chat", *ask, env={"CLI_TEST_KEY": "secret"}).status == 0
+    done = headway("chat", *ask)
+    assert (done.status, done.stderr) == (2, "headway: The environment variable CLI_TEST_KEY is not set.\n")

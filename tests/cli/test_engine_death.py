@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.real_server import eventually, parse, real_server, wait_for_engine
+from support.real_server import engine_of, eventually, parse, real_server, wait_for_engine
 
 pytestmark = pytest.mark.native
 
@@ -60,3 +60,13 @@ def test_a_killed_engine_is_told_and_replaced(tiny_model: Path, tmp_path: Path) 
         assert "Traceback" not in server.stderr
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
+
+
+def test_a_server_whose_engine_is_gone_stops_at_once(tiny_model: Path, tmp_path: Path) -> None:
+    with real_server(tiny_model, tmp_path) as server:
+        os.kill(server.engine_pid, signal.SIGKILL)
+        assert eventually(lambda: server.get("/ready").status_code == 503)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert engine_of(server.process.pid) is None
+        assert "Traceback" not in server.stderr

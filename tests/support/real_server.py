@@ -72,6 +72,18 @@ def _stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
+def is_settled(pid: int) -> bool:
+    """Return whether the main thread of a process sleeps and goes on sleeping, as one that waits for input does."""
+
+    def look() -> tuple[str, str]:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return _stat(pid)[0], status.partition("\nvoluntary_ctxt_switches:")[2]
+
+    before = look()
+    time.sleep(0.02)
+    return before[0] == "S" and look() == before
+
+
 def engine_of(pid: int) -> int | None:
     """Return the engine process that `pid` started, if there is one."""
     for folder in Path("/proc").iterdir():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _CONNECT_TIMEOUT_S = 5.0
 """A server that takes longer to accept a connection is not there; answers themselves may take any time."""
 
+_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
 
 def add_parser(subparsers: "Subparsers") -> None:
     """Add the subcommand."""
@@ -79,6 +81,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
+    """End through every `finally`, so that nothing stays behind; a second signal must not cut that short."""
+    for each in _END_SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
