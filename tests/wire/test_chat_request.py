@@ -118,10 +118,13 @@ def test_a_field_that_would_change_the_output_is_refused_by_name(
         ({"top_k": -2}, "top_k"),
         ({"min_p": 1.5}, "min_p"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": 1e-40}, "repetition_penalty"),
         ({"presence_penalty": 3}, "presence_penalty"),
         ({"frequency_penalty": -3}, "frequency_penalty"),
         ({"n": 0}, "n"),
         ({"n": 129}, "n"),
+        ({"n": 10**400}, "n"),
+        ({"top_k": -(10**400)}, "top_k"),
         ({"seed": 2**64}, "seed"),
         ({"seed": 1.5}, "seed"),
         ({"stop": [""]}, "stop"),
@@ -140,12 +143,21 @@ def test_a_field_that_would_change_the_output_is_refused_by_name(
         ({"messages": []}, "messages"),
         ({"messages": "hi"}, "messages"),
         ({"messages": ["hi"]}, "messages[0]"),
-        ({"messages": None}, None),
+        ({"messages": None}, "messages"),
+        ({"messages": [{"content": "hi"}]}, "messages[0].role"),
     ],
     ids=str,
 )
 def test_malformed_values_are_refused_and_named(field: dict[str, object], param: str | None) -> None:
     assert refused(**field).param == param
+
+
+def test_a_number_of_any_length_is_told_in_a_sentence() -> None:
+    assert len(refused(n=10**400).message) < 200
+
+
+def test_a_tiny_top_p_keeps_one_token_as_zero_does() -> None:
+    assert parse(top_p=1e-300).options.sampling == parse(top_p=0).options.sampling
 
 
 def test_the_newer_limit_wins_and_is_the_one_named() -> None:
@@ -212,7 +224,7 @@ def test_roles_and_text_parts() -> None:
         ({"role": "user"}, "messages[1].content"),
         ({"role": "user", "content": None}, "messages[1].content"),
         ({"role": "user", "content": 5}, "messages[1].content"),
-        ({"content": "x"}, "messages[1]"),
+        ({"content": "x"}, "messages[1].role"),
         ({"role": "tool", "content": "x", "tool_call_id": "t"}, "messages[1].role"),
         ({"role": "function", "content": "x", "name": "f"}, "messages[1].role"),
         ({"role": "robot", "content": "x"}, "messages[1].role"),

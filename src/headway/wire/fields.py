@@ -15,6 +15,7 @@ from headway.core.errors import InvalidRequest
 T = TypeVar("T")
 
 _PATH = re.compile(r" - at `\$\.?(?P<path>.*)`$")
+_MISSING = re.compile(r"missing required field `(?P<name>\w+)`")
 _MAX_SHOWN_CHARS = 100
 
 
@@ -73,8 +74,13 @@ def convert(fields: Mapping[str, object], type_: type[T], *, where: str = "") ->
     except msgspec.ValidationError as error:
         text = str(error)
         found = _PATH.search(text)
-        param = (where + found["path"] if found else where).rstrip(".") or None
+        path = where + found["path"] if found else where
         reason = text[: found.start()] if found else text
+        missing = _MISSING.search(reason)
+        if missing:
+            path = (path.rstrip(".") + "." if path else "") + missing["name"]
+            raise InvalidRequest(f"The field `{path}` is missing.", param=path) from None
+        param = path.rstrip(".") or None
         of = f"The field `{param}`" if param else "The request"
         raise InvalidRequest(f"{of} is malformed: {reason.replace(' | null', '')}.", param=param) from None
 
@@ -85,8 +91,15 @@ def shown(value: object) -> str:
     return f"`{text}`" if len(text) <= _MAX_SHOWN_CHARS else f"`{text[:_MAX_SHOWN_CHARS]}…`"
 
 
-def check_range(name: str, value: float, low: float, high: float, *, above_low: bool = False) -> None:
-    """Raise InvalidRequest unless low ≤ value ≤ high (with `above_low`: low < value)."""
-    if not (low <= value <= high) or (above_low and value == low):
-        limits = f"above {low:g} and at most {high:g}" if above_low else f"between {low:g} and {high:g}"
-        raise InvalidRequest(f"`{name}` must be {limits}; it is {value:g}.", param=name)
+def check_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise InvalidRequest unless low ≤ value ≤ high."""
+    if not low <= value <= high:
+        raise InvalidRequest(
+            f"`{name}` must be between {low:g} and {high:g}; it is {_shown_number(value)}.", param=name
+        )
+
+
+def _shown_number(value: float) -> str:
+    """Write a number for a sentence; an integer may exceed every float and has as many digits as its sender likes."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"

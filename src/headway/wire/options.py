@@ -25,7 +25,9 @@ MAX_LOGPROBS: Final = 20
 MAX_LOGIT_BIAS: Final = 1024
 """OpenAI's limit is 300; bounded because each entry costs time in every step."""
 _LEAST_TOP_P: Final = 1e-6
-"""What `top_p: 0` means: below any largest probability of a vocabulary under a million, so exactly one token stays."""
+"""What a smaller `top_p` means: below any largest probability of a vocabulary under a million, so one token stays."""
+_LEAST_REPETITION_PENALTY: Final = 0.01
+"""Logits are divided by it; far below this the quotients are no float32 any more and no token can be drawn."""
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,7 +84,7 @@ def check_options(
     sampling = SamplingParams(
         temperature=_ranged("temperature", fields.temperature, 1.0, 0, 2),
         top_k=_top_k(fields.top_k),
-        top_p=_ranged("top_p", fields.top_p, 1.0, 0, 1) or _LEAST_TOP_P,
+        top_p=max(_LEAST_TOP_P, _ranged("top_p", fields.top_p, 1.0, 0, 1)),
         min_p=_ranged("min_p", fields.min_p, 0.0, 0, 1),
         repetition_penalty=_repetition_penalty(fields.repetition_penalty),
         presence_penalty=_ranged("presence_penalty", fields.presence_penalty, 0.0, -2, 2),
@@ -127,7 +129,7 @@ def _top_k(value: int | None) -> int:
 def _repetition_penalty(value: float | None) -> float:
     if value is None:
         return 1.0
-    check_range("repetition_penalty", value, 0, 10, above_low=True)
+    check_range("repetition_penalty", value, _LEAST_REPETITION_PENALTY, 10)
     return value
 
 
