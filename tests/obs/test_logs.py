@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 
 import msgspec
@@ -74,3 +75,38 @@ def test_the_level_is_respected_and_an_earlier_configuration_replaced() -> None:
     logs.configure("INFO", False, before)
     assert "unseen" in logged(json_lines=False, level="DEBUG")
     assert before.getvalue() == ""
+
+
+def test_a_reader_who_stops_reading_loses_lines_and_holds_up_nobody() -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end, "rb", buffering=0) as reader, open(write_end, "w") as writer:
+        logs.configure("INFO", True, writer)
+        log = logging.getLogger("headway.test")
+        for _ in range(2000):
+            log.info("x" * 100)  # the pipe holds 64 KiB
+        before = reader.read(1 << 20).splitlines()
+        log.info("y" * 10_000)
+        after = [json.loads(line)["message"] for line in reader.read(1 << 20).splitlines()]
+    assert all(json.loads(line)["message"] == "x" * 100 for line in before)
+    assert after == [f"{2000 - len(before)} log lines were lost: nobody read them in time", "y" * 10_000]
+
+
+def test_a_line_that_was_cut_off_spoils_no_other() -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end, "rb", buffering=0) as reader, open(write_end, "w") as writer:
+        logs.configure("INFO", True, writer)
+        log = logging.getLogger("headway.test")
+        log.info("x" * 1_000_000)
+        reader.read(1 << 20)
+        log.info("whole")
+        cut, *lines = reader.read(1 << 20).splitlines()
+    assert cut == b""
+    assert [json.loads(line)["message"] for line in lines][1:] == ["whole"]
+
+
+def test_a_reader_who_left_is_no_error() -> None:
+    read_end, write_end = os.pipe()
+    with open(write_end, "w") as writer:
+        os.close(read_end)
+        logs.configure("INFO", False, writer)
+        logging.getLogger("headway.test").info("to nobody")

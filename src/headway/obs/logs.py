@@ -2,10 +2,14 @@
 
 Whatever a caller passes as `extra` (the request id, for one) is printed with the line, in both forms; mappings are for
 machines only, as the message says the same to people.
+
+A reader that stops reading must not stop the service: what a full pipe does not take at once is lost, and counted.
 """
 
 import json
 import logging
+import os
+import select
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,15 +25,73 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F
 """Control characters (C0, DEL, C1), written out."""
 
 
+_PIPE_BUF_BYTES: Final = select.PIPE_BUF
+"""A pipe that is ready takes this much without blocking (pipe(7)); poll promises no more."""
+
+
 def configure(level: str = "INFO", json_lines: bool = False, stream: TextIO | None = None) -> None:
     """Send every logger's lines of `level` and above to `stream` (None = stderr), replacing what was configured."""
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler = _handler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if json_lines else PlainFormatter())
     root = logging.getLogger()
     for old in tuple(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level)
+
+
+def _handler(stream: TextIO) -> logging.Handler:
+    try:
+        return UnblockedHandler(stream.fileno())
+    except (AttributeError, OSError, ValueError):  # no file behind it, as in tests, or stderr was closed
+        return logging.StreamHandler(stream)
+
+
+class UnblockedHandler(logging.Handler):
+    """Writes lines to a file descriptor, never waiting for its reader. The next line that goes tells how many were lost."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+        self._num_lost = 0
+        self._torn = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record's lines, or count it as lost."""
+        try:
+            line = self.format(record)
+            if self._num_lost:
+                begin = "\n" if self._torn else ""
+                line = f"{begin}{self.format(_loss(self._num_lost))}\n{line}"
+            written = self._write(line)
+        except Exception:
+            self.handleError(record)
+        else:
+            self._num_lost = 0 if written else self._num_lost + 1
+
+    def _write(self, line: str) -> bool:
+        data = f"{line}\n".encode(errors="backslashreplace")
+        for start in range(0, len(data), _PIPE_BUF_BYTES):
+            rest = data[start : start + _PIPE_BUF_BYTES]
+            self._torn = self._torn or start > 0
+            while rest:
+                if not self._poll.poll(0):
+                    return False
+                try:
+                    rest = rest[os.write(self._fd, rest) :]
+                except OSError:  # the reader has left, or the disk is full
+                    return False
+        self._torn = False
+        return True
+
+
+def _loss(num_lost: int) -> logging.LogRecord:
+    text = f"{num_lost} log lines were lost: nobody read them in time"
+    return logging.makeLogRecord(
+        {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
+    )
 
 
 class PlainFormatter(logging.Formatter):
