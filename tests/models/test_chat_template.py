@@ -35,6 +35,7 @@ def test_the_demo_models_template() -> None:
 
 def test_a_file_without_a_template_has_none() -> None:
     assert ChatTemplate.from_metadata({}) is None
+    assert ChatTemplate.from_metadata({"tokenizer.chat_template": ""}) is None
 
 
 def test_tokens_and_extra_values_are_known_by_name() -> None:

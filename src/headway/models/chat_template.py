@@ -68,7 +68,7 @@ class ChatTemplate:
     ) -> "ChatTemplate | None":
         """Return the template of a GGUF file, None if it has none; raises ModelFileError if it is malformed."""
         source = metadata.get(TEMPLATE_KEY)
-        if source is None:
+        if source is None or source == "":
             return None
         if not isinstance(source, str):
             raise ModelFileError(f"{TEMPLATE_KEY} is not a string.")
