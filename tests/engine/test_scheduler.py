@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -215,3 +215,17 @@ def test_planning_twice_gives_the_same() -> None:
 def test_a_step_never_carries_more_prompt_than_the_budget(budget: int) -> None:
     state = view([prefilling(0, 20, 18), prefilling(1, 9)], [waiting(2, 3), waiting(3, 3)])
     assert sum(num_tokens for _, num_tokens, _ in chunks(state, limits(budget))) == budget
+
+
+def test_waiters_unrelated_to_what_is_computed_need_no_look_at_the_cache() -> None:
+    """With a thousand waiting, one look each, block by block, would take longer than a small model's step."""
+    looks: list[int] = []
+
+    def match(sequence: Seq) -> Sequence[int]:
+        looks.append(sequence.order)
+        return ()
+
+    queue = [waiting(order, 40) for order in range(5)]
+    state = replace(view([prefilling(9, 40), prefilling(10, 40, prompt_id=4)], queue), match=match)
+    plan(state, limits(8), 0)
+    assert looks == [4]
