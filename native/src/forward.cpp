@@ -151,7 +151,10 @@ void Runner::embed(const Job& job, Worker& worker) {
   const int half = shape_.rope_dim / 2;
   share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t row) {
     const auto index = static_cast<std::size_t>(row);
-    unpack_row(model_.token_embedding(), job.step.tokens[index], space_.residual.data() + row * strides_.hidden);
+    float* residual = space_.residual.data() + row * strides_.hidden;
+    unpack_row(model_.token_embedding(), job.step.tokens[index], residual);
+    // Half a tile's padding is computed like its columns: a row of an earlier step that held NaN has left NaN there.
+    std::fill(residual + shape_.hidden_size, residual + strides_.hidden, 0.0F);
     float* rotation = space_.rotation.data() + row * shape_.rope_dim;
     for (int i = 0; i < half; ++i) {
       const double angle = job.step.positions[index] * model_.rope_frequencies()[static_cast<std::size_t>(i)];

@@ -1,5 +1,6 @@
 // Batch invariance: the same tokens give the same bits, in logits and in the cache, however the work is arranged.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "areas.h"
@@ -132,6 +133,33 @@ void test_shared_prefix(Checks& checks, const Variant& variant) {
   });
 }
 
+// What old blocks, a neighbour's rows or an earlier step's rows hold must reach nobody, be it NaN.
+void test_poison(Checks& checks, const Variant& variant) {
+  checks.run("invariance: beside and after NaN, " + variant.name(), [&] {
+    for (const int hidden_size : {96, 72}) {  // whole tiles, and a last one that is padded
+      ModelShape shape = tiny_shape();
+      shape.hidden_size = hidden_size;
+      const Tokens tokens = random_tokens(40, 4);
+      const Part clean{tokens, 0, block_range(0, tokens.size())};
+      const Part poisoned{random_tokens(40, 5), 16, block_range(4, 56)};  // its context is NaN
+      Bench fresh(variant, 8, shape), bench(variant, 8, shape);
+      const std::vector<float> expected = fresh.logits({clean});
+      const auto spoil_blocks = [&bench] {
+        const std::vector<std::uint8_t> bytes(static_cast<std::size_t>(bench.cache->block_bytes()), 0xff);
+        for (std::int32_t block = 0; block < bench.cache->num_blocks(); ++block) bench.cache->write_block(block, bytes);
+      };
+      spoil_blocks();
+      const std::vector<float> both = bench.logits({poisoned, clean});
+      const std::size_t num_poisoned = poisoned.tokens.size() * kVocab;
+      if (variant.weights == "bf16") CHECK(std::isnan(both.front()));  // int8 rounds NaN away
+      CHECK(std::memcmp(both.data() + num_poisoned, expected.data(), expected.size() * sizeof(float)) == 0);
+      spoil_blocks();
+      CHECK(same_bits(bench.logits({clean}), expected));
+      CHECK(bench.block_bytes({0, 1}) == fresh.block_bytes({0, 1}));  // the third is not full
+    }
+  });
+}
+
 }  // namespace
 
 void test_invariance(Checks& checks) {
@@ -139,6 +167,7 @@ void test_invariance(Checks& checks) {
     test_chunks_and_threads(checks, variant);
     test_batch(checks, variant);
     test_shared_prefix(checks, variant);
+    test_poison(checks, variant);
   }
 }
 
