@@ -123,7 +123,9 @@ int WorkerPool::claim(std::uint16_t phase, int num_chunks) {
 void WorkerPool::finish(std::uint16_t phase, int num_chunks) {
   if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 != static_cast<std::uint32_t>(num_chunks)) return;
   done_.store(0, std::memory_order_relaxed);  // nobody touches it before seeing the new ticket
-  ticket_.store((static_cast<std::uint32_t>(phase) + 1) << 16, std::memory_order_release);
+  // An exchange, not a store: libstdc++'s notify_all looks for sleepers with a plain load, which x86 may do before an
+  // earlier store is visible. A worker that falls asleep in between would wait for ever.
+  ticket_.exchange((static_cast<std::uint32_t>(phase) + 1) << 16, std::memory_order_acq_rel);
   ticket_.notify_all();
 }
 
