@@ -145,6 +145,7 @@ Model::Slot Model::find_slot(std::string_view role, int layer) {
 void Model::load(std::string_view role, int layer, TensorType type, std::int64_t rows, std::int64_t columns,
                  std::span<const std::uint8_t> source) {
   const Use use(*this);
+  const FloatModeScope float_mode;  // vectors are unpacked by the caller's own thread
   if (finished_) refuse("The model is finished; it takes no more tensors.");
   const Slot slot = find_slot(role, layer);
   const std::string name = layer < 0 ? std::string(role) : std::string(role) + " of layer " + std::to_string(layer);
@@ -177,6 +178,8 @@ void Model::load(std::string_view role, int layer, TensorType type, std::int64_t
 }
 
 void Model::finish() {
+  const Use use(*this);
+  const FloatModeScope float_mode;
   const auto require = [this](const std::string& name) {
     if (std::find(loaded_.begin(), loaded_.end(), name) == loaded_.end()) refuse("Tensor " + name + " is missing.");
   };

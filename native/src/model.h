@@ -43,7 +43,8 @@ class Model {
   // role, a shape that does not fit, a buffer of another size, a tensor given twice.
   void load(std::string_view role, int layer, TensorType type, std::int64_t rows, std::int64_t columns,
             std::span<const std::uint8_t> source);
-  // Throws std::invalid_argument naming the first tensor that is missing.
+  // Throws std::invalid_argument naming the first tensor that is missing. Throws, like `load`, std::runtime_error while
+  // another thread uses the model.
   void finish();
   bool finished() const { return finished_; }
 

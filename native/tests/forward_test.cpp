@@ -1,6 +1,7 @@
 // The forward pass against a plain double reference, sampling through it, and what it must refuse.
 #include "../src/forward.h"
 
+#include <cfenv>
 #include <cmath>
 #include <stdexcept>
 #include <thread>
@@ -230,6 +231,28 @@ void test_concurrency(Checks& checks) {
   });
 }
 
+void test_load(Checks& checks) {
+  checks.run("model: nothing is finished while another caller uses the model", [&] {
+    const std::shared_ptr<Model> model = loaded_model({});
+    {
+      const Model::Use use(*model);
+      CHECK_THROWS(std::runtime_error, model->finish());
+    }
+    model->finish();
+    CHECK(model->finished());
+  });
+
+  checks.run("model: the caller's rounding mode changes nothing", [&] {
+    const std::shared_ptr<Model> model = loaded_model({});
+    const int mode = std::fegetround();
+    std::fesetround(FE_UPWARD);
+    model->finish();
+    CHECK_EQ(std::fegetround(), FE_UPWARD);
+    std::fesetround(mode);
+    CHECK(model->rope_frequencies() == tiny_model({})->rope_frequencies());
+  });
+}
+
 void test_kv_cache(Checks& checks) {
   checks.run("kv cache: blocks are read, written and copied; what does not exist is refused", [&] {
     for (const char* kv : {"bf16", "int8"}) {
@@ -268,6 +291,7 @@ void test_forward(Checks& checks) {
   test_execute(checks);
   test_malformed(checks);
   test_concurrency(checks);
+  test_load(checks);
   test_kv_cache(checks);
 }
 

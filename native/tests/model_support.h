@@ -54,7 +54,8 @@ struct Variant {
   std::string name() const { return isa + " " + weights + " g" + std::to_string(group_size) + " kv " + kv; }
 };
 
-inline std::shared_ptr<Model> tiny_model(const Variant& variant, const ModelShape& shape = tiny_shape()) {
+// All tensors are loaded; what is left is `finish`.
+inline std::shared_ptr<Model> loaded_model(const Variant& variant, const ModelShape& shape = tiny_shape()) {
   auto model = std::make_shared<Model>(shape, variant.weights, variant.group_size, variant.isa, variant.num_threads);
   std::uint64_t seed = 1;
   const auto matrix = [&](const char* role, int layer, std::int64_t rows, std::int64_t columns) {
@@ -80,6 +81,11 @@ inline std::shared_ptr<Model> tiny_model(const Variant& variant, const ModelShap
     matrix("ffn_up", layer, shape.ffn_size, hidden);
     matrix("ffn_down", layer, hidden, shape.ffn_size);
   }
+  return model;
+}
+
+inline std::shared_ptr<Model> tiny_model(const Variant& variant, const ModelShape& shape = tiny_shape()) {
+  std::shared_ptr<Model> model = loaded_model(variant, shape);
   model->finish();
   return model;
 }
