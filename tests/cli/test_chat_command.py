@@ -15,6 +15,7 @@ from support.real_server import (
     COMMAND,
     LIMIT_S,
     RealServer,
+    end,
     engine_of,
     eventually,
     headway,
@@ -102,7 +103,7 @@ class Terminal:
                 f"waited for {mark!r}, got {self._seen!r}"
             )
             self._seen += os.read(self._screen, 65536)
-        self._seen = self._seen.partition(mark.encode())[2]
+        self._seen = self._seen[self._seen.index(mark.encode()) + len(mark.encode()) :]
 
     def wait_for_prompt(self) -> None:
         """Wait until the command waits for a line: readline misses a signal that comes just before it sleeps."""
@@ -186,7 +187,7 @@ def test_a_signal_during_start_up_leaves_nothing_behind(
         process.send_signal(number)
         output = process.communicate(timeout=LIMIT_S)[0]
     finally:
-        process.kill()
+        end(process)
     assert (process.returncode, output) == (128 + number, b"")
     assert not is_alive(engine_pid)
     assert list(tmp_path.iterdir()) == []
@@ -229,7 +230,7 @@ def test_ctrl_c_ends_an_answer_to_a_prompt(tiny_model: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=LIMIT_S)
     finally:
-        process.kill()
+        end(process)
     assert (process.returncode, stderr) == (130, b"")
     assert not is_alive(engine_pid)
 

@@ -12,6 +12,7 @@ from support.real_server import (
     LIMIT_S,
     SMALL,
     RealServer,
+    end,
     eventually,
     is_alive,
     parse,
@@ -98,7 +99,7 @@ def test_a_signal_ends_a_server_that_is_loading(tiny_model: Path, number: signal
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=LIMIT_S)
     finally:
-        process.kill()
+        end(process)
     assert process.returncode == 128 + number
     assert stdout == b""
     assert stderr.decode().endswith(f"{number.name}: stopped before the model was loaded\n")

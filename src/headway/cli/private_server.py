@@ -5,7 +5,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,6 +15,12 @@ from headway.cli.service import running_service
 from headway.core.config import EngineConfig
 from headway.gateway.config import GatewayConfig
 
+_THREAD_START_S = 5.0
+"""A thread that exists runs within milliseconds, on a loaded machine within a second."""
+
+_SIGNAL_DELAY_S = 0.2
+"""Longest that a Ctrl-C which hits that moment goes unnoticed; about the least that a person notices."""
+
 
 @contextmanager
 def private_server(config: EngineConfig, log_level: str, log_json: bool) -> Iterator[Path]:
@@ -22,8 +28,8 @@ def private_server(config: EngineConfig, log_level: str, log_json: bool) -> Iter
     with tempfile.TemporaryDirectory(prefix="headway-") as folder:  # mode 0700: nobody else gets in
         path = Path(folder, "http.sock")
         server = _ServerThread(config, path, log_level, log_json)
-        server.start()
-        try:
+        try:  # a signal may raise anywhere below, also within the start of the thread
+            server.start()
             server.wait_started()
             yield path
         finally:
@@ -47,11 +53,18 @@ class _ServerThread:
         self._thread.start()
 
     def wait_started(self) -> None:
+        while (
+            not self._started.done()
+        ):  # a signal that comes just before a wait does not end it: let none last long
+            wait((self._started,), _SIGNAL_DELAY_S)
         self._started.result()
 
     def stop(self) -> None:
         """Cancel whatever it does, even if it is still starting, and wait for its end."""
-        loop, task = self._running.result()
+        try:
+            loop, task = self._running.result(_THREAD_START_S)
+        except TimeoutError:  # start was interrupted before there was a thread
+            return
         with suppress(RuntimeError):  # the loop has closed already
             loop.call_soon_threadsafe(self._end, task)
         self._thread.join()
