@@ -13,7 +13,7 @@ from support.fake_engines import make_request
 INFO = EngineInfo(
     model="m", vocab_size=100, max_context=64, num_blocks=3, block_size=16, system_fingerprint="f"
 )
-IDLE = QueueLoad(num_requests=0, num_tokens=0, wait_s=2.0, draining=False)
+IDLE = QueueLoad(num_sequences=0, num_tokens=0, wait_s=2.0, draining=False)
 LIMITS = SchedulerConfig(max_queued_requests=2, max_queued_tokens=50)
 
 
@@ -74,20 +74,21 @@ def test_what_can_never_fit_the_cache_is_refused() -> None:
 
 
 def test_the_queue_is_bounded_in_requests() -> None:
-    load = QueueLoad(num_requests=2, num_tokens=2, wait_s=7.0, draining=False)
+    load = QueueLoad(num_sequences=2, num_tokens=2, wait_s=7.0, draining=False)
     error = refusal(make_request("r", range(3)), INFO, LIMITS, load)
     assert isinstance(error, QueueFull)
     assert error.retry_after_s == 7.0
 
 
 def test_the_queue_is_bounded_in_tokens_but_never_refuses_into_emptiness() -> None:
-    load = QueueLoad(num_requests=1, num_tokens=48, wait_s=7.0, draining=False)
+    load = QueueLoad(num_sequences=1, num_tokens=48, wait_s=7.0, draining=False)
     assert refusal(make_request("r", range(2)), INFO, LIMITS, load) is None
     assert isinstance(refusal(make_request("r", range(3)), INFO, LIMITS, load), QueueFull)
+    assert isinstance(refusal(make_request("r", range(2), n=2), INFO, LIMITS, load), QueueFull)
     tight = SchedulerConfig(max_queued_tokens=1)
     assert refusal(make_request("r", range(3)), INFO, tight, IDLE) is None
 
 
 def test_a_draining_engine_takes_nothing() -> None:
-    load = QueueLoad(num_requests=0, num_tokens=0, wait_s=2.0, draining=True)
+    load = QueueLoad(num_sequences=0, num_tokens=0, wait_s=2.0, draining=True)
     assert isinstance(refusal(make_request("r", range(3)), INFO, LIMITS, load), Draining)

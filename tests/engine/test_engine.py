@@ -230,6 +230,22 @@ def test_only_what_has_not_started_counts_as_queued() -> None:
     assert all(finished.error is None for finished in got.finished.values())
 
 
+def test_every_choice_counts_in_the_queue_until_it_runs() -> None:
+    limits = SchedulerConfig(max_num_seqs=2, max_queued_requests=3)
+    engine = make_engine(FakeRunner(), limits=limits)
+    got = Received()
+    engine.handle(Submit(make_request("a", prompt(5), 3, n=5)))
+    engine.handle(Submit(make_request("b", prompt(6), 3)))  # five wait
+    step_checked(engine, got)
+    engine.handle(Submit(make_request("c", prompt(7), 3)))  # three do
+    engine.handle(Cancel(request_id="a", choice=4))
+    engine.handle(Submit(make_request("d", prompt(8), 3)))  # two
+    run_until_idle(engine, got)
+    refused = {name for name, finished in got.finished.items() if finished.error is not None}
+    assert refused == {"b", "c"}
+    assert_idle(engine)
+
+
 def test_the_expected_wait_follows_the_measured_speed() -> None:
     clock = ManualClock()
     runner = FakeRunner(clock=clock, cost_ns=lambda step: 10_000_000 * len(step.tokens))

@@ -17,7 +17,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_prefill_tokens: int = 256
     """Most prompt tokens one step carries, over all sequences: what bounds the stall of running streams."""
     max_queued_requests: int = 1024
+    """Most that wait to run for the first time (each choice counts)."""
     max_queued_tokens: int = 4_000_000
+    """Most prompt tokens of those (of each choice)."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,9 +22,9 @@ MAX_CHOICES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLoad:
-    """What waits at the moment: requests that have not started, their prompt tokens, and the expected wait."""
+    """What waits at the moment: choices that have never run, their prompt tokens, and the expected wait."""
 
-    num_requests: int
+    num_sequences: int
     num_tokens: int
     wait_s: float
     draining: bool
@@ -106,12 +106,14 @@ def _too_long(request: Request, info: EngineInfo) -> HeadwayError | None:
 def _no_room(request: Request, limits: SchedulerConfig, load: QueueLoad) -> HeadwayError | None:
     if load.draining:
         return Draining("The server is shutting down; send the request to another one, or again later.")
-    if load.num_requests >= limits.max_queued_requests:
+    if load.num_sequences >= limits.max_queued_requests:
         return QueueFull(
-            f"{load.num_requests} requests wait already; retry in {load.wait_s:.0f} s.",
+            f"{load.num_sequences} requests wait already; retry in {load.wait_s:.0f} s.",
             retry_after_s=load.wait_s,
         )
-    if load.num_requests and load.num_tokens + len(request.token_ids) > limits.max_queued_tokens:
+    # Each choice counts with its prompt: it is a sequence that holds the tokens and that every step may look at.
+    num_tokens = request.n * len(request.token_ids)
+    if load.num_sequences and load.num_tokens + num_tokens > limits.max_queued_tokens:
         return QueueFull(
             f"Requests with {load.num_tokens} prompt tokens wait already; retry in {load.wait_s:.0f} s.",
             retry_after_s=load.wait_s,

@@ -133,9 +133,9 @@ class Engine:
         alive = [s.order for live in self._requests.values() for s in live.open.values()]
         held = [s.order for s in (*self._roster.running, *self._roster.waiting)]
         assert sorted(alive) == sorted(held), "a sequence is lost or held twice"
-        queued = [live.request for live in self._requests.values() if live.first_scheduled_ns is None]
+        queued = [sequence for sequence in self._roster.waiting if not sequence.has_started]
         assert len(queued) == self._totals.num_queued, "the queue's length is wrong"
-        assert sum(len(r.token_ids) for r in queued) == self._totals.num_queued_tokens, (
+        assert sum(s.num_prompt for s in queued) == self._totals.num_queued_tokens, (
             "the queue's tokens are wrong"
         )
 
@@ -148,7 +148,7 @@ class Engine:
             logger.error("request id %s is in use; the second request is dropped", request.request_id)
             return
         load = QueueLoad(
-            num_requests=self._totals.num_queued,
+            num_sequences=self._totals.num_queued,
             num_tokens=self._totals.num_queued_tokens,
             wait_s=self._totals.expected_wait_s(),
             draining=self._draining,
@@ -166,7 +166,7 @@ class Engine:
             self._roster.enqueue(sequences[choice])
             self._next_order += 1
         self._requests[request.request_id] = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
-        self._totals.count_queued(len(request.token_ids))
+        self._totals.count_queued(request.n, request.n * len(request.token_ids))
 
     def _cancel(self, request_id: str, choice: int | None, reason: FinishReason) -> None:
         live = self._requests.get(request_id)
@@ -201,12 +201,14 @@ class Engine:
         for sequence, shared in step_plan.admitted:
             self._roster.start(sequence)
             self._kv.open_table(sequence.table, shared)
+            if not sequence.has_started:
+                self._totals.count_unqueued(sequence.num_prompt)
             sequence.admit(len(shared))
             live = self._requests[sequence.request.request_id]
             if live.first_scheduled_ns is None:
                 live.first_scheduled_ns = now_ns
                 live.num_cached = sequence.num_computed
-                self._totals.count_started(len(live.request.token_ids), live.num_cached)
+                self._totals.count_prefix(len(live.request.token_ids), live.num_cached)
         for sequence, _, _ in step_plan.chunks:
             self._kv.grow(sequence.table, sequence.num_tokens)
 
@@ -260,6 +262,8 @@ class Engine:
 
     def _end_choice(self, live: LiveRequest, sequence: Sequence, reason: FinishReason) -> None:
         del live.open[sequence.choice]
+        if not sequence.has_started:
+            self._totals.count_unqueued(sequence.num_prompt)
         self._roster.remove(sequence)
         self._kv.pool.release_table(sequence.table)
         sequence.finish()
@@ -272,8 +276,6 @@ class Engine:
 
     def _end_request(self, live: LiveRequest, error: HeadwayError | None = None) -> None:
         del self._requests[live.request.request_id]
-        if live.first_scheduled_ns is None:
-            self._totals.count_unqueued(len(live.request.token_ids))
         self._outbox.put_end(live.finished(self._clock.now_ns(), error))
 
 

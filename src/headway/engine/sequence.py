@@ -56,12 +56,14 @@ class Sequence:
     table         'i'  block ids; holds at least the computed tokens
     num_computed  tokens whose K and V are in `table`
     num_shared    leading blocks of `table` that are in the prefix cache
+    has_started   whether it ever ran, be it waiting again now
     shares        False once a digest collided: blocks are no longer offered to the prefix cache
     """
 
     __slots__ = (
         "chain",
         "choice",
+        "has_started",
         "is_decoding",
         "num_computed",
         "num_prompt",
@@ -86,6 +88,7 @@ class Sequence:
         self.num_shared = 0
         self.shares = True
         self.state = State.WAITING
+        self.has_started = False
         self.is_decoding = False
         chain.extend(self.tokens, self.num_prompt)
 
@@ -114,6 +117,7 @@ class Sequence:
     def admit(self, num_blocks: int) -> None:
         """Start (again); the caller has opened the table with `num_blocks` cached blocks."""
         self._move(Move.ADMIT)
+        self.has_started = True
         self.num_computed = num_blocks * self.chain.block_size
         self.num_shared = num_blocks
 

@@ -12,7 +12,7 @@ MAX_WAIT_S = 60.0
 
 @dataclass(slots=True)
 class Totals:
-    """Counts over the engine's life, and what waits now (requests that have not started, their prompt tokens)."""
+    """Counts over the engine's life, and what waits now (choices that have never run, their prompt tokens)."""
 
     num_queued: int = 0
     num_queued_tokens: int = 0
@@ -26,19 +26,18 @@ class Totals:
     step_ns: int = 0
     runner_ns: int = 0
 
-    def count_queued(self, num_tokens: int) -> None:
-        """A request with `num_tokens` prompt tokens entered the queue."""
-        self.num_queued += 1
+    def count_queued(self, num_choices: int, num_tokens: int) -> None:
+        """Choices with `num_tokens` prompt tokens in all entered the queue."""
+        self.num_queued += num_choices
         self.num_queued_tokens += num_tokens
 
     def count_unqueued(self, num_tokens: int) -> None:
-        """A request left the queue without having started."""
+        """A choice with `num_tokens` prompt tokens left the queue: it runs for the first time, or has ended."""
         self.num_queued -= 1
         self.num_queued_tokens -= num_tokens
 
-    def count_started(self, num_tokens: int, num_cached: int) -> None:
+    def count_prefix(self, num_tokens: int, num_cached: int) -> None:
         """A request started; the prefix cache gave `num_cached` of its `num_tokens`."""
-        self.count_unqueued(num_tokens)
         self.prefix_query_tokens += num_tokens
         self.prefix_hit_tokens += num_cached
 

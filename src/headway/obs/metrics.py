@@ -55,7 +55,7 @@ _HISTOGRAMS: Final = {
 _GAUGES: Final = {
     "requests_running": "Requests in the engine's batch.",
     "requests_waiting": "Requests that wait for the engine.",
-    "tokens_waiting": "Prompt tokens of the requests that wait.",
+    "tokens_waiting": "Prompt tokens of the choices that have never run.",
     "kv_cache_usage_ratio": "Share of the KV cache's blocks that running requests hold (0 to 1).",
     "kv_cache_blocks": "Blocks of the KV cache.",
     "prefix_cached_blocks": "Blocks that hold a prefix somebody may use again.",
