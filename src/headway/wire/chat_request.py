@@ -8,13 +8,15 @@ from typing import Final, Literal
 import msgspec
 
 from headway.core.errors import InvalidRequest
-from headway.wire.fields import check_range, convert, decode_object, select, shown
+from headway.wire.fields import check_range, convert, decode_object, peek, select, shown
 from headway.wire.options import MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
 
 Role = Literal["system", "user", "assistant"]
 
 MAX_MESSAGES: Final = 8192
 """A conversation of two messages a turn reaches any context we serve long before this."""
+MAX_PARTS: Final = 8192
+"""Text parts over all messages; each is checked on the event loop, in about 10 µs."""
 
 _ROLES: Final[dict[str, Role]] = {
     "system": "system",
@@ -58,7 +60,7 @@ _PART_IGNORED: Final = frozenset({"cache_control", "prompt_cache_breakpoint"})
 class ChatFields(OptionFields, kw_only=True):
     """The supported fields of a chat completion, typed."""
 
-    messages: list[dict[str, object]]
+    messages: list[dict[str, msgspec.Raw]]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -82,8 +84,9 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
 
 class _MessageFields(msgspec.Struct, kw_only=True):
     role: str
-    content: str | list[dict[str, object]] | None = None
+    content: str | list[dict[str, msgspec.Raw]] | None = None
     name: str | None = None
+    tool_call_id: str | None = None
 
 
 class _TextPart(msgspec.Struct):
@@ -94,7 +97,11 @@ class _TextPart(msgspec.Struct):
 def parse_chat(body: bytes) -> ChatCall:
     """Parse and check a request's body; raises InvalidRequest."""
     chosen = select(
-        decode_object(body), supported=ChatFields.__struct_fields__, ignored=_IGNORED, neutral=_NEUTRAL
+        decode_object(body),
+        supported=ChatFields.__struct_fields__,
+        ignored=_IGNORED,
+        neutral=_NEUTRAL,
+        long=("messages",),
     )
     fields = convert(chosen, ChatFields)
     max_tokens_param = "max_tokens"
@@ -117,27 +124,37 @@ def _num_logprobs(fields: ChatFields) -> int | None:
     return None
 
 
-def _messages(items: list[dict[str, object]]) -> tuple[ChatMessage, ...]:
+def _messages(items: list[dict[str, msgspec.Raw]]) -> tuple[ChatMessage, ...]:
     if not items:
         raise InvalidRequest("`messages` is empty; send at least one message.", param="messages")
     if len(items) > MAX_MESSAGES:
         raise InvalidRequest(
             f"`messages` may hold at most {MAX_MESSAGES} messages; it holds {len(items)}.", param="messages"
         )
-    return tuple(_message(item, f"messages[{index}].") for index, item in enumerate(items))
+    parsed = [_message_fields(item, f"messages[{index}].") for index, item in enumerate(items)]
+    num_parts = sum(len(fields.content) for fields in parsed if isinstance(fields.content, list))
+    if num_parts > MAX_PARTS:
+        raise InvalidRequest(
+            f"`messages` may hold at most {MAX_PARTS} content parts; it holds {num_parts}.", param="messages"
+        )
+    return tuple(_message(fields, f"messages[{index}].") for index, fields in enumerate(parsed))
 
 
-def _message(item: dict[str, object], where: str) -> ChatMessage:
+def _message_fields(item: dict[str, msgspec.Raw], where: str) -> _MessageFields:
     chosen = select(
         item,
-        supported=(*_MessageFields.__struct_fields__, "tool_call_id"),
+        supported=_MessageFields.__struct_fields__,
         ignored=_MESSAGE_IGNORED,
         neutral=_MESSAGE_NEUTRAL,
+        long=("content",),
         where=where,
     )
-    fields = convert(chosen, _MessageFields, where=where)
+    return convert(chosen, _MessageFields, where=where)
+
+
+def _message(fields: _MessageFields, where: str) -> ChatMessage:
     role = _role(fields.role, where)
-    if "tool_call_id" in chosen:
+    if fields.tool_call_id is not None:
         raise InvalidRequest(
             f"The field {shown(where + 'tool_call_id')} belongs to tool messages, which are not supported.",
             param=where + "tool_call_id",
@@ -162,20 +179,22 @@ def _role(role: str, where: str) -> Role:
     )
 
 
-def _content(content: str | list[dict[str, object]], where: str) -> str:
+def _content(content: str | list[dict[str, msgspec.Raw]], where: str) -> str:
     if isinstance(content, str):
         return content
     return "".join(_part(part, f"{where}[{index}].") for index, part in enumerate(content))
 
 
-def _part(part: dict[str, object], where: str) -> str:
-    kind = part.get("type")
+def _part(part: dict[str, msgspec.Raw], where: str) -> str:
+    kind = peek(part["type"]) if "type" in part else None
     if kind != "text":
         raise InvalidRequest(
             f"Content parts of the type {shown(kind)} are not supported; send text parts only.",
             param=where + "type",
         )
-    chosen = select(part, supported=("type", "text"), ignored=_PART_IGNORED, neutral={}, where=where)
+    chosen = select(
+        part, supported=("type", "text"), ignored=_PART_IGNORED, neutral={}, long=("text",), where=where
+    )
     text = convert(chosen, _TextPart, where=where).text
     if text is None:
         raise InvalidRequest(f"`{where}text` is missing.", param=where + "text")

@@ -1,11 +1,12 @@
 """A text completion request: bytes in, a checked `CompletionCall` out. Field by field after OpenAI's API reference."""
 
-from typing import Final, TypeVar
+import re
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from headway.core.errors import InvalidRequest
-from headway.wire.fields import check_range, convert, decode_object, select
+from headway.wire.fields import check_range, convert, decode, decode_object, select
 from headway.wire.options import MAX_CHOICES, MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
 
 T = TypeVar("T")
@@ -20,13 +21,15 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "store": (False,),
     "suffix": ("",),
 }
+_BEGINNING: Final = re.compile(rb"(\[?)[ \t\r\n]*(.)", re.DOTALL)
+"""Of any JSON value: whether it is a list, and its or the list's first character."""
 _PROMPT_FORMS: Final = "a string, a list of strings, a list of token ids or a list of lists of token ids"
 
 
 class CompletionFields(OptionFields, kw_only=True):
     """The supported fields of a text completion, typed."""
 
-    prompt: str | list[object]
+    prompt: Annotated[msgspec.Raw, msgspec.Meta(description=_PROMPT_FORMS)]
     echo: bool | None = None
     best_of: int | None = None
     logprobs: int | None = None
@@ -44,7 +47,11 @@ class CompletionCall(msgspec.Struct, frozen=True, kw_only=True):
 def parse_completion(body: bytes) -> CompletionCall:
     """Parse and check a request's body; raises InvalidRequest."""
     chosen = select(
-        decode_object(body), supported=CompletionFields.__struct_fields__, ignored=_IGNORED, neutral=_NEUTRAL
+        decode_object(body),
+        supported=CompletionFields.__struct_fields__,
+        ignored=_IGNORED,
+        neutral=_NEUTRAL,
+        long=("prompt",),
     )
     fields = convert(chosen, CompletionFields)
     if fields.logprobs is not None:
@@ -65,24 +72,35 @@ def parse_completion(body: bytes) -> CompletionCall:
     return CompletionCall(model=fields.model, prompts=prompts, echo=bool(fields.echo), options=options)
 
 
-def _prompts(prompt: str | list[object]) -> tuple[Prompt, ...]:
-    if isinstance(prompt, str):
-        return (prompt,)
-    if not prompt:
-        raise InvalidRequest(f"`prompt` is empty; send {_PROMPT_FORMS}.", param="prompt")
-    first = prompt[0]
-    if isinstance(first, str):
-        return _typed(prompt, tuple[str, ...])
-    if isinstance(first, list):
-        prompts = _typed(prompt, tuple[tuple[int, ...], ...])
-        if not all(prompts):
-            raise InvalidRequest("A prompt of token ids is empty; send at least one id.", param="prompt")
-        return prompts
-    return (_typed(prompt, tuple[int, ...]),)
+def _prompts(prompt: msgspec.Raw) -> tuple[Prompt, ...]:
+    """Decode the prompt in the form that its first characters tell."""
+    json = bytes(prompt)
+    beginning = _BEGINNING.match(json)
+    assert beginning is not None, "JSON is never empty"
+    match b"".join(beginning.groups()):
+        case b"[]":
+            raise InvalidRequest(f"`prompt` is empty; send {_PROMPT_FORMS}.", param="prompt")
+        case b'["':
+            return _typed(json, tuple[str, ...])
+        case b"[[":
+            num_prompts = json.count(b"[") - 1  # no strings within
+            if num_prompts > MAX_CHOICES:
+                raise InvalidRequest(
+                    f"`prompt` may hold at most {MAX_CHOICES} prompts; it holds {num_prompts}.",
+                    param="prompt",
+                )
+            prompts = _typed(json, tuple[tuple[int, ...], ...])
+            if not all(prompts):
+                raise InvalidRequest("A prompt of token ids is empty; send at least one id.", param="prompt")
+            return prompts
+        case two if two[:1] == b"[":
+            return (_typed(json, tuple[int, ...]),)
+        case _:
+            return (_typed(json, str),)
 
 
-def _typed(prompt: list[object], type_: type[T]) -> T:
+def _typed(json: bytes, type_: type[T]) -> T:
     try:
-        return msgspec.convert(prompt, type_)
+        return decode(json, type_)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"`prompt` must be {_PROMPT_FORMS}: {error}.", param="prompt") from None
