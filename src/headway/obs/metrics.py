@@ -53,8 +53,8 @@ _HISTOGRAMS: Final = {
 """Name without `headway_` and `_seconds` → bounds, help."""
 
 _GAUGES: Final = {
-    "requests_running": "Requests in the engine's batch.",
-    "requests_waiting": "Requests that wait for the engine.",
+    "requests_running": "Choices in the engine's batch (a request has `n`).",
+    "requests_waiting": "Choices that wait for the engine.",
     "tokens_waiting": "Prompt tokens of the choices that have never run.",
     "kv_cache_usage_ratio": "Share of the KV cache's blocks that running requests hold (0 to 1).",
     "kv_cache_blocks": "Blocks of the KV cache.",
@@ -63,8 +63,8 @@ _GAUGES: Final = {
 }
 _ENGINE_COUNTERS: Final = {
     "engine_steps": "Steps of the engine.",
-    "prefill_tokens": "Prompt tokens computed (not those from the prefix cache).",
-    "decode_tokens": "Tokens generated.",
+    "prefill_tokens": "Tokens computed in prompts, and again after a preemption (not those from the prefix cache).",
+    "decode_tokens": "Tokens computed one at a time: all of an answer but its first.",
     "prefix_cache_query_tokens": "Prompt tokens looked up in the prefix cache.",
     "prefix_cache_hit_tokens": "Prompt tokens found in the prefix cache.",
     "preemptions": "Sequences set back because the KV cache was full.",
