@@ -174,6 +174,27 @@ def test_a_drain_of_the_socket_is_bounded(
     channel.close()
 
 
+def test_a_flood_of_prompts_is_taken_in_parts(pair: tuple[EngineChannel, socket.socket]) -> None:
+    """Each part costs the running streams time, decoding and hashing included: a few prompts of 8,000 tokens at once."""
+    channel, gateway = pair
+    gateway.setblocking(False)
+    gateway.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)  # the kernel grants what it allows
+    frame = FrameEncoder().encode(Submit(msgspec.structs.replace(request("r"), token_ids=(40_000,) * 8_000)))
+    num_sent, unsent, parts = 0, memoryview(b""), list[int]()
+    with gateway:
+        while num_sent < 20 or unsent:
+            if not unsent:
+                num_sent, unsent = num_sent + 1, memoryview(frame)
+            try:
+                unsent = unsent[gateway.send(unsent) :]
+            except BlockingIOError:
+                parts.append(len(channel.receive()))
+        while sum(parts) < num_sent:
+            parts.append(len(channel.receive()))
+    assert max(parts) <= 9
+    channel.close()
+
+
 def test_finish_gives_up_on_a_gateway_that_does_not_read(pair: tuple[EngineChannel, socket.socket]) -> None:
     channel, gateway = pair
     with gateway:
