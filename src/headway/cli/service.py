@@ -4,6 +4,7 @@ The engine loads in its own process while the tokenizer is built here, so that s
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,6 +47,7 @@ async def running_service(
 
     Raises ModelFileError, ConfigError or EngineDied when the engine cannot start.
     """
+    logging.getLogger("asyncio").addFilter(_is_not_about_a_client_that_left)
     clock = MonotonicClock()
     metrics = Metrics()
     engine = ProcessEngineClient(
@@ -82,6 +84,11 @@ async def running_service(
         yield Service(app=create_app(gateway), gateway=gateway, engine=engine)
     finally:
         await engine.close()
+
+
+def _is_not_about_a_client_that_left(record: logging.LogRecord) -> bool:
+    """Drop what event loops warn of when steps that had piled up are written before the loop tells of a lost client."""
+    return record.msg != "socket.send() raised exception."
 
 
 def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:
