@@ -176,9 +176,11 @@ void test_malformed(Checks& checks) {
         {.top_p = 0.0F},
         {.top_p = 1.5F},
         {.top_p = kNan},
+        {.top_p = 1e-40F},  // on a worker, which flushes it, as much as here
         {.min_p = -0.1F},
         {.min_p = 1.1F},
         {.repetition_penalty = 0.0F},
+        {.repetition_penalty = 1e-40F},
         {.presence_penalty = kNan},
         {.frequency_penalty = kInfinity},
         {.choice = -1},

@@ -40,13 +40,15 @@ def test_a_sound_request_is_accepted() -> None:
         ({"sampling": SamplingParams(temperature=1e300)}, "temperature"),
         ({"sampling": SamplingParams(top_p=0.0)}, "top_p"),
         ({"sampling": SamplingParams(top_p=1e-50)}, "top_p"),
+        ({"sampling": SamplingParams(top_p=1e-40)}, "top_p"),
+        ({"sampling": SamplingParams(repetition_penalty=1e-40)}, "repetition_penalty"),
         ({"sampling": SamplingParams(min_p=1.1)}, "min_p"),
         ({"sampling": SamplingParams(repetition_penalty=0.0)}, "repetition_penalty"),
         ({"sampling": SamplingParams(presence_penalty=2.1)}, "presence_penalty"),
         ({"sampling": SamplingParams(frequency_penalty=float("nan"))}, "frequency_penalty"),
         ({"sampling": SamplingParams(logit_bias=((100, 1.0),))}, "logit_bias"),
         ({"sampling": SamplingParams(logit_bias=((1, float("nan")),))}, "logit_bias"),
-        ({"sampling": SamplingParams(num_logprobs=101)}, "logprobs"),
+        ({"sampling": SamplingParams(num_logprobs=257)}, "logprobs"),
     ],
 )
 def test_what_would_break_a_step_is_refused_by_name(changed: dict[str, Any], param: str) -> None:

@@ -1,10 +1,17 @@
 // What makes a row of sampling settings malformed. See sampler.h.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "sampler.h"
 
 namespace headway {
+namespace {
+
+// Less is zero or not, as the thread's float mode has it; a row must be sound on every thread or on none.
+constexpr float kLeast = std::numeric_limits<float>::min();
+
+}  // namespace
 
 const char* sampling_row_error(const SamplingRow& row, std::int32_t vocab_size) {
   const auto is_id = [vocab_size](std::int32_t id) { return id >= 0 && id < vocab_size; };
@@ -12,9 +19,9 @@ const char* sampling_row_error(const SamplingRow& row, std::int32_t vocab_size) 
   if (vocab_size < 1) return "the vocabulary is empty";
   if (!std::isfinite(row.temperature) || row.temperature < 0.0F) return "temperature must be finite and at least 0";
   if (row.top_k < 0) return "top_k must be at least 0";
-  if (!(row.top_p > 0.0F && row.top_p <= 1.0F)) return "top_p must be above 0 and at most 1";
+  if (!(row.top_p >= kLeast && row.top_p <= 1.0F)) return "top_p must be above 0 and at most 1";
   if (!(row.min_p >= 0.0F && row.min_p <= 1.0F)) return "min_p must be from 0 to 1";
-  if (!std::isfinite(row.repetition_penalty) || row.repetition_penalty <= 0.0F) {
+  if (!std::isfinite(row.repetition_penalty) || row.repetition_penalty < kLeast) {
     return "repetition_penalty must be finite and above 0";
   }
   if (!std::isfinite(row.presence_penalty)) return "presence_penalty must be finite";

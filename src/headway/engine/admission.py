@@ -19,6 +19,13 @@ from headway.core.sampling import SamplingParams
 MAX_CHOICES = 128
 """OpenAI's limit on `n`; each choice is a sequence of its own."""
 
+MAX_LOGPROBS = 256
+"""Far above what OpenAI's API allows (20). A step's report must fit a frame of 64 MiB: with a vocabulary of 150,000 in
+full, 35 sequences would exceed it and end the engine."""
+
+LEAST_FLOAT = 2.0**-126
+"""What the native core, which flushes subnormal numbers, still tells from zero."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLoad:
@@ -67,9 +74,9 @@ def _sampling_rules(sampling: SamplingParams, vocab_size: int) -> Iterator[tuple
     )
     yield "temperature", 0 <= temperature < inf, "be finite and at least 0"
     yield "top_k", 0 <= sampling.top_k < 2**31, "be 0 (off) or the number of tokens to keep"
-    yield "top_p", 0 < top_p <= 1, "be above 0 and at most 1"
+    yield "top_p", LEAST_FLOAT <= top_p <= 1, "be above 0 and at most 1"
     yield "min_p", 0 <= min_p <= 1, "be between 0 and 1"
-    yield "repetition_penalty", 0 < repetition < inf, "be finite and above 0"
+    yield "repetition_penalty", LEAST_FLOAT <= repetition < inf, "be finite and above 0"
     yield "presence_penalty", -2 <= presence <= 2, "be between -2 and 2"
     yield "frequency_penalty", -2 <= frequency <= 2, "be between -2 and 2"
     yield "seed", 0 <= sampling.seed < 2**64, "be between 0 and 2**64 - 1"
@@ -78,7 +85,7 @@ def _sampling_rules(sampling: SamplingParams, vocab_size: int) -> Iterator[tuple
     finite = all(map(isfinite, _float32(*(bias for _, bias in sampling.logit_bias))))
     yield "logit_bias", finite, "add finite numbers"
     num_logprobs = sampling.num_logprobs or 0
-    yield "logprobs", 0 <= num_logprobs <= vocab_size, f"be between 0 and {vocab_size}"
+    yield "logprobs", 0 <= num_logprobs <= MAX_LOGPROBS, f"be between 0 and {MAX_LOGPROBS}"
 
 
 def _float32(*values: float) -> Sequence[float]:
