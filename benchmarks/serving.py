@@ -75,19 +75,19 @@ def offline_worker(args: argparse.Namespace) -> None:
 class Server:
     """`headway serve` on a free port."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, model: str, options: list[str]) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "headway.cli.main", "serve", args.model, "--port", str(self.port)),
-                *("--weights", args.weights, "--log-level", "warning"),
-                *(("--threads", str(args.threads)) if args.threads else ()),
+                *(sys.executable, "-m", "headway.cli.main", "serve", model, "--port", str(self.port)),
+                *("--log-level", "warning", *options),
             ],
             stdout=subprocess.PIPE,
             text=True,
         )
+        self.pid = self._process.pid
         assert self._process.stdout is not None
         if "Headway serves" not in self._process.stdout.readline():
             raise RuntimeError("the server did not start")
@@ -101,7 +101,8 @@ class Server:
 
 def serving_steps_ms(args: argparse.Namespace, salt: str) -> tuple[list[float], int]:
     """Return the intervals between tokens while every stream decodes, and the prompts' length in tokens."""
-    server = Server(args)
+    threads = ["--threads", str(args.threads)] if args.threads else []
+    server = Server(args.model, ["--weights", args.weights, *threads])
     try:
         requests = [
             chat_request("127.0.0.1", args.model, prompt(index, salt), args.output_tokens)
