@@ -8,6 +8,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
+#include <thread>
+
 #include "forward.h"
 #include "kv_cache.h"
 #include "model.h"
@@ -29,12 +32,34 @@ std::span<const T> view(const Array<T>& array) {
   return {array.data(), array.size()};
 }
 
+// Lets go of the GIL while it lives.
+//
+// nanobind's own does, too, but Python before 3.14 ends a thread that wants the GIL back while the interpreter shuts down
+// by unwinding its stack, which C++ answers with an abort of the process. Here such a thread sleeps until the process ends,
+// as it does from Python 3.14 on.
+class GilRelease {
+ public:
+  GilRelease() : state_(PyEval_SaveThread()) {}
+  ~GilRelease() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (...) {
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+  }
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 nb::bytes to_bytes(const std::vector<float>& values) { return nb::bytes(values.data(), values.size() * sizeof(float)); }
 
 void load(Model& model, const std::string& role, std::optional<int> layer, int type, std::int64_t rows,
           std::int64_t columns, const ByteArray& data) {
   if (layer.has_value() && *layer < 0) throw std::invalid_argument("layer must not be negative.");
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   model.load(role, layer.value_or(-1), static_cast<TensorType>(type), rows, columns, view(data));
 }
 
@@ -73,7 +98,7 @@ nb::tuple execute(Runner& runner, const IntArray& tokens, const IntArray& positi
   sampling.masks = view(masks);
   StepOutput output;
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     output = runner.execute(step, sampling);
   }
   nb::list ids, logprobs;
@@ -99,7 +124,7 @@ nb::bytes forward(Runner& runner, const IntArray& tokens, const IntArray& positi
                   view(adapter_ids),  view(output_rows), view(output_kinds)};
   StepOutput output;
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     output = runner.forward(step);
   }
   return to_bytes(output.logits);

@@ -1,10 +1,13 @@
 """What the native core refuses, in words, before it computes anything."""
 
 import random
+import subprocess
+import sys
 import threading
 from array import array
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -308,3 +311,31 @@ def test_a_second_caller_at_the_same_time_is_refused() -> None:
         "computed",
         "The model is busy on another thread; it takes one caller at a time.",
     }
+
+
+def test_a_thread_inside_the_core_does_not_abort_the_interpreter_s_end() -> None:
+    program = """
+import threading
+from support.tiny_llama import *
+
+shape = TinyShape()
+runner = make_runner(make_model(shape, random_tensors(shape), weights="bf16", isa="portable"), shape)
+step = make_step([Part([7] * 600, 0, range(38), range(600))])
+inside = threading.Event()
+
+def work():
+    while True:
+        runner.forward(step)
+        inside.set()
+
+threading.Thread(target=work, daemon=True).start()
+inside.wait()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 0, ended.stderr  # nanobind tells of what the thread still holds
