@@ -133,6 +133,22 @@ def test_a_template_that_does_not_parse_is_the_files_fault(source: str) -> None:
         ChatTemplate(source)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% for i in x %}" * 25 + "{% endfor %}" * 25,
+        "{% for i in x %}" * 200 + "{% endfor %}" * 200,
+        "{% break %}",
+        "{{ 1" + "0" * 5000 + " }}",
+    ],
+    ids=lambda source: source[:12],
+)
+def test_a_template_beyond_pythons_limits_is_the_files_fault(source: str) -> None:
+    with pytest.raises(ModelFileError, match="does not compile"):
+        ChatTemplate(source)
+
+
 def test_a_template_that_is_no_text_is_the_files_fault() -> None:
     with pytest.raises(ModelFileError, match="not a string"):
         ChatTemplate.from_metadata({"tokenizer.chat_template": 3})
