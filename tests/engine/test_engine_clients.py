@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from headway.core.clock import MonotonicClock
@@ -262,3 +263,12 @@ async def test_the_engine_hears_of_each_cancellation_once() -> None:
             Cancel(request_id="a", choice=0, reason="stop"),
             Cancel(request_id="a"),
         ]
+
+
+async def test_a_request_that_cannot_be_sent_leaves_nothing_behind(make: Make) -> None:
+    async with started(make()) as client:
+        unsendable = msgspec.structs.replace(request("r"), stop_token_ids=(2**70,))
+        with pytest.raises(OverflowError):
+            client.submit_nowait(unsendable)
+        assert client.num_requests == 0
+        assert await client.drain(timeout_s=5)

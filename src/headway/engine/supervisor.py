@@ -112,7 +112,7 @@ class SupervisedEngineClient:
         stream = self._table.add(request)
         try:
             link.send(Submit(request))
-        except HeadwayError:
+        except BaseException:  # not sent, whatever it was: no engine will ever end it
             self._table.discard(request.request_id)
             raise
         return stream
