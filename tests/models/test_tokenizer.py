@@ -258,6 +258,7 @@ def test_words_of_each_kind(kind: str, words: list[str]) -> None:
         ({"merges": ["ab"]}, "merge 'ab'"),
         ({"merges": ["he llo"]}, "do not fit"),
         ({"token_type": [1]}, "differ in length"),
+        ({"token_type": 3}, "differ in length"),
         ({"eos_token_id": 320}, "eos_token_id is 320"),
     ],
 )

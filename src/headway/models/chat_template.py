@@ -61,7 +61,14 @@ class ChatTemplate:
                 f"The file's chat template does not parse: {error.message} (line {error.lineno})."
             ) from error
         # Jinja compiles to Python, which has limits of its own: on depth, nested loops, digits of a number.
-        except (TemplateError, SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
+        except (
+            TemplateError,
+            SyntaxError,
+            ValueError,
+            ArithmeticError,
+            RecursionError,
+            MemoryError,
+        ) as error:
             raise ModelFileError(f"The file's chat template does not compile: {error}.") from error
         self._names = {"bos_token": bos_token, "eos_token": eos_token}
 

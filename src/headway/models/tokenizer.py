@@ -89,7 +89,7 @@ class Tokenizer:
             raise ModelFileError(f"The pre-tokenizer {kind!r} is not supported; supported are {known}.")
         self._tokens: tuple[str, ...] = _strings(metadata, "tokenizer.ggml.tokens")
         types = metadata.get("tokenizer.ggml.token_type") or [TokenType.NORMAL] * len(self._tokens)
-        if len(types) != len(self._tokens):
+        if not isinstance(types, (list, tuple)) or len(types) != len(self._tokens):
             raise ModelFileError("tokenizer.ggml.token_type and tokenizer.ggml.tokens differ in length.")
         self._special = frozenset(
             i for i, t in enumerate(types) if t in (TokenType.CONTROL, TokenType.UNKNOWN)
