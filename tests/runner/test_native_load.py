@@ -12,7 +12,14 @@ from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
 from headway.core.plan import ModelPlan, TensorType
 from headway.models.architectures import open_model
-from headway.runner.native import auto_num_blocks, auto_threads, load_runner, system_fingerprint
+from headway.runner import native
+from headway.runner.native import (
+    auto_num_blocks,
+    auto_threads,
+    group_available_bytes,
+    load_runner,
+    system_fingerprint,
+)
 from support.tiny_gguf import write_tiny_gguf
 from support.tiny_llama import F32, Part, TinyShape, make_step, reference_logits
 
@@ -144,6 +151,39 @@ def test_settings_that_cannot_be_met_are_refused(
     config = EngineConfig(**({"model": "tiny", "threads": 1, "kv_bytes": 1 << 20} | changes))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=words):
         load_runner(plan, config)
+
+
+def test_weights_that_do_not_fit_into_memory_are_refused_before_they_are_read(
+    plan: ModelPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "available_memory_bytes", lambda: 1000)
+    with pytest.raises(ConfigError, match=r"weights take .* as bf16"):
+        load_runner(plan, CONFIG)
+
+
+@pytest.mark.parametrize("error", [MemoryError("std::bad_alloc"), RuntimeError("Resource unavailable")])
+def test_what_the_machine_lacks_is_no_bug(
+    plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(_native, "Model", fail)
+    with pytest.raises(ConfigError, match=str(error)):
+        load_runner(plan, CONFIG)
+
+
+def test_a_control_group_s_page_cache_counts_as_available(tmp_path: Path) -> None:
+    assert group_available_bytes(tmp_path, 7) == 7
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    assert group_available_bytes(tmp_path, 7) == 100
+    (tmp_path / "memory.stat").write_text("anon 200\nfile 700\nactive_file 300\ninactive_file 400\n")
+    assert group_available_bytes(tmp_path, 7) == 800
+    (tmp_path / "memory.max").write_text("100\n")
+    assert group_available_bytes(tmp_path, 7) == 0
+    (tmp_path / "memory.max").write_text("max\n")
+    assert group_available_bytes(tmp_path, 7) == 7
 
 
 def test_a_missing_tensor_is_named(plan: ModelPlan) -> None:

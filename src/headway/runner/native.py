@@ -23,6 +23,7 @@ __all__ = [
     "auto_num_blocks",
     "auto_threads",
     "available_memory_bytes",
+    "group_available_bytes",
     "load_runner",
     "system_fingerprint",
 ]
@@ -50,6 +51,7 @@ def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
     max_context = _resolve_max_context(plan.shape, config.max_context)
     threads = _resolve_threads(config.threads)
     model = _make_model(plan.shape, config, max_context=max_context, threads=threads)
+    _check_weights_fit(model.weight_bytes, config)
     with plan.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         _load_tensors(model, plan, data)
         identity = plan.file_sha256 or _sampled_identity(plan, data)
@@ -111,10 +113,21 @@ def available_memory_bytes() -> int:
     for line in _read_lines(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             available = int(line.split()[1]) * 1024
-    limit, used = (_read_lines(_CGROUP / name) for name in ("memory.max", "memory.current"))
-    if limit and used and limit[0].isdigit():
-        available = min(available, max(0, int(limit[0]) - int(used[0])))
-    return available
+    return min(available, group_available_bytes(_CGROUP, available))
+
+
+def group_available_bytes(group: Path, otherwise: int) -> int:
+    """What a control group's limit leaves, or `otherwise` without one.
+
+    The group is charged for the files it read, too, a model among them; the kernel takes their pages back when memory is
+    asked for (cgroup-v2.rst, memory.stat).
+    """
+    limit, used = (_read_lines(group / name) for name in ("memory.max", "memory.current"))
+    if not (limit and used and limit[0].isdigit()):
+        return otherwise
+    stat = dict(line.split(maxsplit=1) for line in _read_lines(group / "memory.stat"))
+    num_cached_bytes = sum(int(stat.get(name, 0)) for name in ("active_file", "inactive_file"))
+    return max(0, int(limit[0]) - max(0, int(used[0]) - num_cached_bytes))
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -177,6 +190,21 @@ def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, th
         )
     except ValueError as error:
         raise ModelFileError(f"This model cannot be run: {error}") from error
+    except (MemoryError, RuntimeError) as error:  # of the machine: no address space, no threads
+        raise ConfigError(
+            f"This machine has no room for the model and {threads} threads: {error}."
+        ) from error
+
+
+def _check_weights_fit(num_bytes: int, config: EngineConfig) -> None:
+    """Refuse now what would otherwise end with the kernel killing the process: nothing is written yet."""
+    available_bytes = available_memory_bytes()
+    if num_bytes > available_bytes:
+        hint = "" if config.weights == "int8" else ' or weights "int8"'
+        raise ConfigError(
+            f"The weights take {num_bytes / 2**30:.1f} GiB as {config.weights}; {available_bytes / 2**30:.1f} GiB of memory"
+            f" are available. Use a smaller model{hint}."
+        )
 
 
 def _load_tensors(model: _native.Model, plan: ModelPlan, data: mmap.mmap) -> None:
