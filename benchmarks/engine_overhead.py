@@ -1,7 +1,8 @@
 """How long the engine's own Python takes per step, outside the runner: `python benchmarks/engine_overhead.py`.
 
 The runner answers at once, so that everything measured is scheduling, building the step and reporting. Prints one line per
-case: median and 99th percentile of decode steps, in microseconds.
+case: median and 99th percentile in microseconds, of decode steps and, in the last case, of steps that compute a long prompt
+while a full queue waits that shares one prefix of 4,000 tokens.
 """
 
 import statistics
@@ -45,6 +46,30 @@ class NullRunner:
 
 def measure(num_sequences: int, context: int, num_waiting: int, sampling: SamplingParams) -> list[float]:
     """Return the durations in microseconds of decode steps of `num_sequences`, with `num_waiting` more in the queue."""
+    engine = make_engine(SchedulerConfig(max_num_seqs=num_sequences, max_prefill_tokens=1_000_000))
+    for index in range(num_sequences + num_waiting):
+        tokens = tuple((index * 7919 + position) % INFO.vocab_size for position in range(context))
+        submit(engine, str(index), tokens, NUM_STEPS + 2, sampling)
+    engine.step()
+    return time_steps(engine, NUM_STEPS)
+
+
+def measure_prefix_waiters(num_waiting: int) -> list[float]:
+    """Return the durations of steps that compute a prompt which shares nothing with the `num_waiting` in the queue."""
+    engine, sampling = make_engine(SchedulerConfig()), SamplingParams(seed=1)
+    prefix = tuple(range(4000))
+    submit(engine, "first", (*prefix, *[1] * 8), NUM_STEPS, sampling)
+    engine.step()
+    for index in range(num_waiting):
+        submit(engine, str(index), (*prefix, *[index, 2] * 8), NUM_STEPS, sampling)
+    submit(engine, "other", tuple(range(10_000, 18_000)), 1, sampling)
+    while engine.statistics().num_running < 2:  # until what is left of a step's budget goes to the last
+        engine.step()
+    return time_steps(engine, 20)
+
+
+def make_engine(limits: SchedulerConfig) -> Engine:
+    """Return an engine whose runner takes no time."""
     info = EngineInfo(
         model="null",
         vocab_size=INFO.vocab_size,
@@ -53,17 +78,22 @@ def measure(num_sequences: int, context: int, num_waiting: int, sampling: Sampli
         block_size=INFO.block_size,
         system_fingerprint=INFO.system_fingerprint,
     )
-    limits = SchedulerConfig(max_num_seqs=num_sequences, max_prefill_tokens=1_000_000)
-    engine = Engine(NullRunner(), limits, MonotonicClock(), info)
-    for index in range(num_sequences + num_waiting):
-        tokens = tuple((index * 7919 + position) % INFO.vocab_size for position in range(context))
-        request = Request(
-            request_id=str(index), token_ids=tokens, sampling=sampling, max_tokens=NUM_STEPS + 2
-        )
-        engine.handle(Submit(request))
-    engine.step()
+    return Engine(NullRunner(), limits, MonotonicClock(), info)
+
+
+def submit(
+    engine: Engine, name: str, tokens: tuple[int, ...], max_tokens: int, sampling: SamplingParams
+) -> None:
+    """Hand a request to `engine`."""
+    engine.handle(
+        Submit(Request(request_id=name, token_ids=tokens, sampling=sampling, max_tokens=max_tokens))
+    )
+
+
+def time_steps(engine: Engine, count: int) -> list[float]:
+    """Make steps; return how many microseconds each took."""
     durations = []
-    for _ in range(NUM_STEPS):
+    for _ in range(count):
         before_ns = time.perf_counter_ns()
         engine.step()
         durations.append((time.perf_counter_ns() - before_ns) / 1_000)
@@ -80,11 +110,19 @@ def main() -> None:
         (64, 1000, 1000, plain, ", 1,000 waiting"),
         (64, 1000, 0, penalised, ", penalties"),
     ):
-        durations = sorted(measure(num_sequences, context, num_waiting, sampling))
-        print(
-            f"{num_sequences:3} sequences of {context} tokens{note}: median {statistics.median(durations):.0f} µs, "
-            f"P99 {durations[int(0.99 * len(durations))]:.0f} µs"
+        report(
+            f"{num_sequences:3} sequences of {context} tokens{note}",
+            measure(num_sequences, context, num_waiting, sampling),
         )
+    report("a long prompt, 900 waiting with another prefix", measure_prefix_waiters(900))
+
+
+def report(case: str, durations: list[float]) -> None:
+    """Print one line."""
+    ascending = sorted(durations)
+    print(
+        f"{case}: median {statistics.median(ascending):.0f} µs, P99 {ascending[int(0.99 * len(ascending))]:.0f} µs"
+    )
 
 
 if __name__ == "__main__":
