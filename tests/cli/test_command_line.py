@@ -57,13 +57,13 @@ def test_parsing_imports_neither_server_nor_tokenizer_nor_client() -> None:
 
 @pytest.mark.parametrize(
     ("text", "num_bytes"),
-    [("0", 0), ("512", 512), ("64K", 65536), ("1.5G", 3 << 29), ("2 GiB", 2 << 30), ("3mb", 3 << 20)],
+    [("1", 1), ("512", 512), ("64K", 65536), ("1.5G", 3 << 29), ("2 GiB", 2 << 30), ("3mb", 3 << 20)],
 )
 def test_sizes(text: str, num_bytes: int) -> None:
     assert byte_size(text) == num_bytes
 
 
-@pytest.mark.parametrize("text", ["", "G", "-1", "1X", "1.G", "inf", "1e9", "٣"])
+@pytest.mark.parametrize("text", ["", "0", "0.1", "G", "-1", "1X", "1.G", "inf", "1e9", "٣"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         byte_size(text)

@@ -138,10 +138,10 @@ def test_auto_threads_follow_the_control_group(quota: str, threads: int) -> None
     [
         ({"threads": 0}, "threads"),
         ({"threads": 5000}, "threads"),
-        ({"max_context": 513}, "max_context"),
-        ({"max_context": 0}, "max_context"),
-        ({"kv_bytes": 10}, "kv_bytes"),
-        ({"kv_bytes": 1 << 60}, "kv_bytes"),
+        ({"max_context": 513}, "The context"),
+        ({"max_context": 0}, "The context"),
+        ({"kv_bytes": 10}, "The KV cache"),
+        ({"kv_bytes": 1 << 60}, "The KV cache"),
         ({"block_size": 8}, "block_size"),
     ],
 )

@@ -17,7 +17,10 @@ def byte_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 2G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    num_bytes = int(float(match[1]) * _UNITS[match[2].upper()])
+    if num_bytes < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than a byte")
+    return num_bytes
 
 
 def positive(text: str) -> int:

@@ -142,7 +142,7 @@ def _resolve_max_context(shape: ModelShape, wanted: int | None) -> int:
         return shape.max_context
     if not 1 <= wanted <= shape.max_context:
         raise ConfigError(
-            f"max_context must lie in 1 .. {shape.max_context}, what the model was trained for."
+            f"The context must lie in 1 .. {shape.max_context} tokens, what the model was trained for; {wanted} does not."
         )
     return wanted
 
@@ -258,10 +258,12 @@ def _make_cache(model: _native.Model, config: EngineConfig, max_context: int) ->
                 )
             )
         if config.kv_bytes < block_bytes:
-            raise ConfigError(f"kv_bytes must be at least {block_bytes}, one block of this model.")
+            raise ConfigError(
+                f"The KV cache needs at least {block_bytes} bytes, one block of this model; {config.kv_bytes} are too few."
+            )
         if config.kv_bytes > available_memory_bytes():
             raise ConfigError(
-                f"kv_bytes is {config.kv_bytes}; only {available_memory_bytes()} bytes of memory are available."
+                f"The KV cache would take {config.kv_bytes} bytes; only {available_memory_bytes()} are available."
             )
         return make(config.kv_bytes // block_bytes)
     except (ValueError, MemoryError) as error:
