@@ -67,9 +67,9 @@ clean:
 	rm -rf .venv build dist
 
 $(STAMP)/base: requirements/build.txt requirements/runtime.txt
-	@PYTHON=$(PYTHON) scripts/check-tools
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@PYTHON="$(PYTHON)" scripts/check-tools
 	@echo "installing dependencies (hash-locked)"
+	@test -d $(STAMP) || "$(PYTHON)" -m venv --clear .venv  # no stamp: none yet, or one that was interrupted
 	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/runtime.txt
 	@mkdir -p $(STAMP) && touch $@
 
@@ -79,6 +79,6 @@ $(STAMP)/dev: requirements/dev.txt | $(STAMP)/base
 	@touch $@
 
 $(STAMP)/core: $(STAMP)/base $(CORE)
-	@echo "building the native core"
+	@echo "building the native core (a minute or less)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-index --no-build-isolation --no-deps --editable .
 	@touch $@
