@@ -79,6 +79,6 @@ $(STAMP)/dev: requirements/dev.txt | $(STAMP)/base
 	@touch $@
 
 $(STAMP)/core: $(STAMP)/base $(CORE)
-	@echo "building the native core (a minute or less)"
+	@echo "building the native core (about a minute)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-index --no-build-isolation --no-deps --editable .
 	@touch $@

@@ -66,7 +66,10 @@ def test_a_signal_refuses_what_is_new_and_finishes_what_runs(
             events += stream
         assert server.wait() == 0
         assert not is_alive(server.engine_pid)
-        assert f"{number.name}: taking no new requests, finishing 1" in server.stderr
+        assert (
+            f"{number.name}: taking no new requests, finishing 1 within 30 s; a second signal"
+            in server.stderr
+        )
         assert "Traceback" not in server.stderr
     assert events[-1] == "[DONE]"
     assert parse(events[-2])["usage"]["completion_tokens"] == NUM_TOKENS

@@ -47,7 +47,12 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument("--prompt", help="answer this one message and end; - reads it from standard input")
     parser.add_argument("--system", metavar="TEXT", help="system message that begins the conversation")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="longest answer")
-    parser.add_argument("--temperature", type=finite, metavar="T", help="0 = always the likeliest token")
+    parser.add_argument(
+        "--temperature",
+        type=finite,
+        metavar="T",
+        help="0 = always the likeliest token (default: the server's, which is 1 in Headway)",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same answer")
     add_engine_options(parser)
     add_log_options(parser)

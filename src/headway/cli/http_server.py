@@ -107,7 +107,8 @@ def _announce(listener: socket.socket, model: str, host: str) -> None:
     port = listener.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{port}"
-    body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]})
+    messages = [{"role": "user", "content": "Hello!"}]
+    body = json.dumps({"model": model, "stream": True, "temperature": 0, "messages": messages})
     quoted = body.replace("'", "'\\''")
     try:
         print(f"Headway serves {model} on {url}\n")
@@ -167,9 +168,11 @@ class DrainingServer(uvicorn.Server):
     def stop_nowait(self, number: signal.Signals) -> None:
         """Begin to drain, or give up draining."""
         if self._stopping is None:
-            logger.info(
-                "%s: taking no new requests, finishing %d", number.name, self._service.gateway.num_active
+            num_active = self._service.gateway.num_active
+            limit = (
+                f" within {self._drain_timeout_s:g} s; a second signal stops at once" if num_active else ""
             )
+            logger.info("%s: taking no new requests, finishing %d%s", number.name, num_active, limit)
             self._stopping = asyncio.create_task(self._drain())
         elif not self._stopping.done():
             logger.warning("%s again: stopping now", number.name)
