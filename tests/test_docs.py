@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.cli.main import build_parser
+from headway.core import errors
 from headway.core.events import EngineStateChanged
 from headway.obs.metrics import Metrics
+from headway.wire.chat_request import ChatFields
+from headway.wire.completion_request import CompletionFields
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
@@ -26,6 +29,10 @@ def documented(pattern: str) -> set[str]:
     return set(re.findall(pattern, REFERENCE))
 
 
+def section(heading: str) -> str:
+    return REFERENCE.split(heading + "\n", 1)[1].split("\n#", 1)[0]
+
+
 def test_every_option_is_documented_and_no_other() -> None:
     assert documented(r"--[a-z][a-z-]+") == set(options(build_parser()))
 
@@ -36,6 +43,22 @@ def test_every_metric_is_documented_and_no_other() -> None:
     names = set(re.findall(r"^# TYPE (headway_[a-z_]+)", metrics.page()[1].decode(), re.MULTILINE))
     assert names
     assert documented(r"`(headway_[a-z_]+)`") == names
+
+
+def test_every_request_field_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\|(.*?)\|", section("### Request fields"), re.MULTILINE)
+    fields = {*ChatFields.__struct_fields__, *CompletionFields.__struct_fields__}
+    assert set(re.findall(r"`(\w+)`", "".join(rows))) == fields
+
+
+def test_every_error_of_a_request_is_documented_with_its_status_and_no_other() -> None:
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", section("### Errors"), re.MULTILINE)
+    classes = [
+        cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.HeadwayError)
+    ]
+    of_the_command = {errors.ModelFileError, errors.ConfigError, errors.FetchError}
+    answers = [cls for cls in classes if cls not in of_the_command]
+    assert {(int(status), code) for status, code in rows} == {(cls.status, cls.code) for cls in answers}
 
 
 def test_every_environment_variable_is_documented_and_no_other() -> None:
