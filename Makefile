@@ -33,7 +33,7 @@ test: setup $(STAMP)/dev
 lint: $(STAMP)/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 types: $(STAMP)/dev
 	$(BIN)/mypy

@@ -26,6 +26,9 @@ _CONNECT_TIMEOUT_S = 5.0
 
 _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
+_OWN_TEMPERATURE = 0.2
+"""Low enough that a small model keeps to its subject; at the API's default of 1 it rambles."""
+
 
 def add_parser(subparsers: "Subparsers") -> None:
     """Add the subcommand."""
@@ -51,7 +54,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         "--temperature",
         type=finite,
         metavar="T",
-        help="0 = always the likeliest token (default: the server's, which is 1 in Headway)",
+        help=f"0 = always the likeliest token (default: {_OWN_TEMPERATURE}; with --url the server's)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same answer")
     add_engine_options(parser)
@@ -71,8 +74,11 @@ def run(args: argparse.Namespace) -> int:
     ):  # end through every `finally`, so that nothing stays behind
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, _leave)
+    temperature = args.temperature
+    if temperature is None and args.url is None:
+        temperature = _OWN_TEMPERATURE
     settings = Settings(
-        system=args.system, max_tokens=args.max_tokens, temperature=args.temperature, seed=args.seed
+        system=args.system, max_tokens=args.max_tokens, temperature=temperature, seed=args.seed
     )
     with _client(args) as client:
         model = args.model if args.url and args.model else first_model(client)

@@ -64,7 +64,7 @@ async def http_error(request: HttpRequest, error: Exception) -> Response:
 
 
 _SENTENCES: Final = {
-    404: "there is no such address here; the API is under /v1.",
+    404: "there is no such address here; /openapi.json lists those there are.",
     405: "this address does not take this method; the Allow header names those it takes.",
 }
 
