@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,6 +47,7 @@ def run(server: RealServer, *command: str) -> str:
     return result.stdout
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl (on Debian: apt install curl)")
 def test_curl(server: RealServer) -> None:
     answer = json.loads(run(server, "sh", "-c", block("sh", "The capital of France is")))
     assert answer["choices"][0]["text"] == " Paris"
