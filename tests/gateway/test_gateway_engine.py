@@ -7,8 +7,7 @@ import pytest
 
 from headway.core.clock import Clock
 from headway.core.config import EngineConfig, SchedulerConfig
-from headway.core.messages import EngineInfo
-from headway.engine.engine import Engine
+from headway.engine.engine import Engine, engine_info
 from headway.gateway.app import create_app
 from headway.runner.fake import FakeRunner
 from support.asgi_client import Exchange
@@ -37,14 +36,7 @@ class NumberTokenizer(ByteTokenizer):
 
 def build(config: EngineConfig, clock: Clock) -> Engine:
     runner = FakeRunner(num_blocks=NUM_BLOCKS, max_context=512)
-    info = EngineInfo(
-        model=config.model,
-        vocab_size=runner.info.vocab_size,
-        max_context=runner.info.max_context,
-        num_blocks=NUM_BLOCKS,
-        block_size=runner.info.block_size,
-        system_fingerprint=runner.info.system_fingerprint,
-    )
+    info = engine_info(config.model, runner)
     return Engine(runner, config.scheduler, clock, info)
 
 

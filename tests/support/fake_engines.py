@@ -7,7 +7,6 @@ from headway.core.clock import ManualClock
 from headway.core.config import SchedulerConfig
 from headway.core.messages import (
     ChoiceFinished,
-    EngineInfo,
     Finished,
     FinishReason,
     StepOutputs,
@@ -16,29 +15,17 @@ from headway.core.messages import (
 )
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
-from headway.engine.engine import Engine
+from headway.engine.engine import Engine, engine_info
 from headway.runner.fake import FakeRunner
 from headway.runner.step import Runner
 
 GREEDY = SamplingParams(temperature=0.0)
 
 
-def engine_info(runner: Runner, model: str = "fake") -> EngineInfo:
-    info = runner.info
-    return EngineInfo(
-        model=model,
-        vocab_size=info.vocab_size,
-        max_context=info.max_context,
-        num_blocks=info.num_blocks,
-        block_size=info.block_size,
-        system_fingerprint=info.system_fingerprint,
-    )
-
-
 def make_engine(
     runner: Runner, clock: ManualClock | None = None, limits: SchedulerConfig | None = None
 ) -> Engine:
-    return Engine(runner, limits or SchedulerConfig(), clock or ManualClock(), engine_info(runner))
+    return Engine(runner, limits or SchedulerConfig(), clock or ManualClock(), engine_info("fake", runner))
 
 
 def make_request(

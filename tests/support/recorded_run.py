@@ -9,10 +9,10 @@ from headway.core.clock import ManualClock
 from headway.core.config import SchedulerConfig
 from headway.core.messages import Submit
 from headway.core.request import Request
-from headway.engine.engine import Engine
+from headway.engine.engine import Engine, engine_info
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import RunnerInfo, Step, StepResult
-from support.fake_engines import Received, engine_info
+from support.fake_engines import Received
 
 
 class LogitsRecorder:
@@ -72,7 +72,7 @@ class Run:
 def record(runner: NativeRunner, run: Run) -> Bits:
     """Serve `run.before` to the end, then `run.beside` and the target together; return the target's bits."""
     recorder = LogitsRecorder(runner)
-    info = engine_info(recorder)
+    info = engine_info("fake", recorder)
     if run.num_blocks is not None:
         info = msgspec.structs.replace(info, num_blocks=run.num_blocks)
     engine = Engine(recorder, run.limits, ManualClock(), info)

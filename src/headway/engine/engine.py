@@ -279,6 +279,18 @@ class Engine:
         self._outbox.put_end(live.finished(self._clock.now_ns(), error))
 
 
+def engine_info(model: str, runner: Runner) -> EngineInfo:
+    """Return what an engine on `runner` is, under the name `model`."""
+    return EngineInfo(
+        model=model,
+        vocab_size=runner.info.vocab_size,
+        max_context=runner.info.max_context,
+        num_blocks=runner.info.num_blocks,
+        block_size=runner.info.block_size,
+        system_fingerprint=runner.info.system_fingerprint,
+    )
+
+
 def _accept(sequence: Sequence, drawn: tuple[int, ...]) -> tuple[tuple[int, ...], FinishReason | None]:
     """Return the drawn tokens that count, and why the choice ends with them, if it does."""
     request = sequence.request
