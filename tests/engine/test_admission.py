@@ -8,7 +8,7 @@ from headway.core.errors import ContextExceeded, Draining, InvalidRequest, Queue
 from headway.core.messages import EngineInfo
 from headway.core.sampling import SamplingParams
 from headway.engine.admission import QueueLoad, refusal
-from support.fake_engines import make_request
+from support.engine_on_fake import make_request
 
 INFO = EngineInfo(
     model="m", vocab_size=100, max_context=64, num_blocks=3, block_size=16, system_fingerprint="f"

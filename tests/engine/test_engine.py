@@ -12,7 +12,7 @@ from headway.core.sampling import SamplingParams
 from headway.engine.step_builder import build_step
 from headway.runner.fake import DrawnRow, FakeRunner
 from headway.runner.step import Step, StepResult
-from support.fake_engines import (
+from support.engine_on_fake import (
     Received,
     assert_idle,
     make_engine,

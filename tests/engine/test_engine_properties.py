@@ -15,7 +15,7 @@ from headway.core.messages import Cancel, Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.runner.fake import FakeRunner
-from support.fake_engines import Received, assert_idle, make_engine, make_request, run_alone, step_checked
+from support.engine_on_fake import Received, assert_idle, make_engine, make_request, run_alone, step_checked
 
 BLOCK_SIZE = 4
 

@@ -6,7 +6,7 @@ from headway.core.config import SchedulerConfig
 from headway.core.messages import Cancel, Submit
 from headway.core.sampling import SamplingParams
 from headway.runner.fake import FakeRunner
-from support.fake_engines import (
+from support.engine_on_fake import (
     Received,
     assert_idle,
     make_engine,

@@ -19,7 +19,7 @@ from headway.models.architectures import open_model
 from headway.models.fetch import resolve_model
 from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
-from support.fake_engines import make_request
+from support.engine_on_fake import make_request
 from support.recorded_run import Bits, Run, assert_same_bits, record
 from support.tiny_gguf import write_tiny_gguf
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.engine.client import EngineState
+from headway.core.events import EngineState
 from headway.engine.lifecycle import TRANSITIONS, Backoff, IllegalTransition, move
 
 

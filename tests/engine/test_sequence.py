@@ -2,7 +2,7 @@ import pytest
 
 from headway.engine.sequence import TRANSITIONS, IllegalMove, Move, Sequence, State
 from headway.kv.prefix_cache import PrefixChain
-from support.fake_engines import make_request
+from support.engine_on_fake import make_request
 
 
 def fresh(length: int = 5, block_size: int = 4) -> Sequence:

@@ -15,7 +15,7 @@ from headway.engine.process import ProcessEngineClient
 from headway.engine.supervisor import SupervisedEngineClient
 from headway.engine.thread import ThreadEngineClient
 from support import served_fake
-from support.fake_engines import make_request, prompt, run_alone
+from support.engine_on_fake import make_request, prompt, run_alone
 from support.standin_engine import child_env
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from headway.engine.view import Chunk
 from headway.kv.blocks import KvBlocks
 from headway.runner.fake import FakeRunner
 from headway.runner.step import Step
-from support.fake_engines import make_request, prompt, run_alone
+from support.engine_on_fake import make_request, prompt, run_alone
 
 BLOCK_SIZE = 4
 REQUEST = make_request("r", prompt(6), 12)

@@ -2,10 +2,10 @@ import msgspec
 import pytest
 
 from headway.core.errors import ContextExceeded, Draining, EngineUnavailable, InvalidRequest
-from headway.engine.client import EngineState
+from headway.core.events import EngineState
 from headway.gateway import admission
 from headway.wire.chat_request import parse_chat
-from support.fake_engine import INFO
+from support.scripted_client import INFO
 
 
 @pytest.mark.parametrize(

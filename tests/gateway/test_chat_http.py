@@ -3,8 +3,8 @@ import pytest
 
 from support.asgi_client import Exchange
 from support.byte_text import EOS_ID
-from support.fake_engine import answering
 from support.gateway_app import Service, service
+from support.scripted_client import answering
 
 pytestmark = pytest.mark.anyio
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from support.asgi_client import Exchange
-from support.fake_engine import answering
 from support.gateway_app import service
+from support.scripted_client import answering
 
 pytestmark = pytest.mark.anyio
 

@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from headway.core.events import Event, FirstToken, RequestEnded, TokensArrived
-from support.fake_engine import answering
 from support.gateway_app import service
+from support.scripted_client import answering
 
 pytestmark = pytest.mark.anyio
 MS = 1_000_000

@@ -5,12 +5,13 @@ import msgspec
 import pytest
 
 from headway.core.errors import Draining, EngineUnavailable, QueueFull
+from headway.core.events import EngineState
 from headway.core.messages import ErrorInfo
-from headway.engine.client import EngineState, RequestEvent
+from headway.engine.client import RequestEvent
 from headway.gateway.config import GatewayConfig
 from support.asgi_client import Exchange
-from support.fake_engine import answering
 from support.gateway_app import Service, service
+from support.scripted_client import answering
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import openai
 import pytest
 
-from support.fake_engine import answering
 from support.gateway_app import MODEL, service
 from support.live_server import live_server
+from support.scripted_client import answering
 
 ANSWER = "Héllo, wörld 🙂\n\n\tx = 1  # ok"
 MESSAGES: list[openai.types.chat.ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]

@@ -7,14 +7,14 @@ from starlette.routing import Route
 
 from headway.core.clock import ManualClock
 from headway.core.errors import EngineUnavailable
+from headway.core.events import EngineState
 from headway.core.messages import EngineInfo
-from headway.engine.client import EngineState
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
 from support.asgi_client import Exchange
-from support.fake_engine import FakeEngineClient, answering
 from support.gateway_app import served, service
+from support.scripted_client import FakeEngineClient, answering
 
 pytestmark = pytest.mark.anyio
 

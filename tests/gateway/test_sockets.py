@@ -12,9 +12,9 @@ from headway.core.events import Event, RequestEnded
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
-from support.fake_engine import FakeEngineClient, delta
 from support.gateway_app import MODEL, served
 from support.live_server import live_server
+from support.scripted_client import FakeEngineClient, delta
 
 BODY = msgspec.json.encode({"prompt": "hi", "stream": True})
 WHOLE = msgspec.json.encode({"prompt": "hi"})

@@ -15,7 +15,7 @@ from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ChatTemplate, ServedModel, Tokenizer
 from support.asgi_client import Exchange
 from support.byte_text import ByteTokenizer, PlainTemplate
-from support.fake_engine import FakeEngineClient, Script
+from support.scripted_client import FakeEngineClient, Script
 
 MODEL = "fake"
 

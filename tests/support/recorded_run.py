@@ -12,7 +12,7 @@ from headway.core.request import Request
 from headway.engine.engine import Engine, engine_info
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import RunnerInfo, Step, StepResult
-from support.fake_engines import Received
+from support.engine_on_fake import Received
 
 
 class LogitsRecorder:

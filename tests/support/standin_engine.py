@@ -65,7 +65,7 @@ class StandinEngine:
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
         self._running: dict[str, _Running] = {}
-        self._draining = False
+        self.is_draining = False
         self._choices: list[ChoiceFinished] = []
         self._finished: list[Finished] = []
         self.num_steps = 0
@@ -95,7 +95,7 @@ class StandinEngine:
                 raise RuntimeError("a bug, asked for by a test")
             case Submit(request) if request.token_ids == (667,):
                 os.write(int(sys.argv[-1]), b"\0\0\0\x01\xc1")  # garbage on the worker's own socket
-            case Submit(request) if self._draining:
+            case Submit(request) if self.is_draining:
                 error = ErrorInfo(code="draining", message="Draining.", retry_after_s=1.0)
                 self._finish(_Running(request), error)
             case Submit(request):
@@ -105,7 +105,7 @@ class StandinEngine:
                     for index in sorted(running.open) if choice is None else [choice]:
                         self._end_choice(running, index, reason)
             case Drain():
-                self._draining = True
+                self.is_draining = True
 
     def step(self) -> StepOutputs | None:
         if not self.has_work:

@@ -10,6 +10,8 @@ from typing import Literal
 
 from headway.core.messages import EngineStats, Usage
 
+EngineState = Literal["starting", "ready", "draining", "restarting", "closed"]
+"""Where an engine client stands; requests are taken only when it is "ready"."""
 Outcome = Literal["stop", "length", "cancelled", "refused", "error"]
 """How a request ended: finished by itself, by its limit, by its caller, not admitted, failed."""
 
@@ -63,7 +65,7 @@ class EngineStateChanged:
     """The engine's process changed its state; `reason` is a sentence for people."""
 
     model: str
-    state: Literal["starting", "ready", "draining", "restarting", "closed"]
+    state: EngineState
     reason: str = ""
 
 

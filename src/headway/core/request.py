@@ -4,6 +4,9 @@ import msgspec
 
 from headway.core.sampling import SamplingParams
 
+MAX_CHOICES = 128
+"""Most choices a request may have: OpenAI's limit of `n`. Each is a sequence of its own."""
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One accepted request; `n` choices share its prompt.
@@ -12,7 +15,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     token_ids         the prompt, at least one token
     sampling          how tokens are chosen
     max_tokens        most tokens generated per choice, ≥ 1
-    n                 number of choices, ≥ 1
+    n                 number of choices, 1 to MAX_CHOICES
     stop_token_ids    a choice ends with reason "stop" when it draws one of these (the token is not delivered)
     num_resumed       how many of the last `token_ids` an earlier run generated: penalties count them as output
     salt              partition of the prefix cache (tenant + adapter); "" is the shared default

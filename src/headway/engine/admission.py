@@ -13,11 +13,8 @@ from math import inf, isfinite
 from headway.core.config import SchedulerConfig
 from headway.core.errors import ContextExceeded, Draining, HeadwayError, InvalidRequest, QueueFull
 from headway.core.messages import EngineInfo
-from headway.core.request import Request
+from headway.core.request import MAX_CHOICES, Request
 from headway.core.sampling import SamplingParams
-
-MAX_CHOICES = 128
-"""OpenAI's limit on `n`; each choice is a sequence of its own."""
 
 MAX_LOGPROBS = 256
 """Far above what OpenAI's API allows (20). A step's report must fit a frame of 64 MiB: with a vocabulary of 150,000 in

@@ -7,11 +7,11 @@ It exchanges only the frozen messages of `headway.core.messages`.
 from collections.abc import AsyncIterator
 from typing import Literal, Protocol
 
+from headway.core.events import EngineState
 from headway.core.messages import ChoiceFinished, EngineInfo, EngineStats, Finished, TokenDelta
 from headway.core.request import Request
 
 RequestEvent = TokenDelta | ChoiceFinished | Finished
-EngineState = Literal["starting", "ready", "draining", "restarting", "closed"]
 
 
 class EngineClient(Protocol):

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from headway.engine.client import EngineState
+from headway.core.events import EngineState
 
 TRANSITIONS: dict[EngineState, frozenset[EngineState]] = {
     "starting": frozenset({"ready", "draining", "closed"}),

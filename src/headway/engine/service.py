@@ -12,7 +12,7 @@ from typing import Protocol
 from headway.core.clock import Clock
 from headway.core.config import EngineConfig
 from headway.core.errors import HeadwayError, InternalError
-from headway.core.messages import Drain, EngineInfo, ErrorInfo, Ready, StepOutputs, ToEngine
+from headway.core.messages import EngineInfo, ErrorInfo, Ready, StepOutputs, ToEngine
 from headway.engine.frames import Start, StartFailed, ToWorker
 from headway.engine.transport import EngineChannel
 
@@ -33,6 +33,11 @@ class StepEngine(Protocol):
     @property
     def has_work(self) -> bool:
         """Whether a step would do something (a refusal or a cancellation that must be reported is work too)."""
+        ...
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `Drain` was handled; together with `not has_work` the engine may end."""
         ...
 
     def handle(self, message: ToEngine) -> None:
@@ -83,12 +88,10 @@ def build_or_explain(build: Callable[[], StepEngine]) -> StepEngine:
 
 def serve(engine: StepEngine, channel: EngineChannel) -> None:
     """Step `engine` and exchange messages until the gateway is gone, or has drained and nothing runs."""
-    draining = False
     while True:
         for message in channel.receive():
-            draining = draining or isinstance(message, Drain)
             engine.handle(_expect_to_engine(message))
-        if channel.ended or (draining and not engine.has_work):
+        if channel.ended or (engine.is_draining and not engine.has_work):
             return
         outputs = engine.step() if engine.has_work and not channel.congested else None
         if outputs is None:

@@ -19,10 +19,9 @@ from headway.core.errors import (
     EngineUnavailable,
     HeadwayError,
 )
-from headway.core.events import EngineStateChanged, EngineStepped, Event, Hook
+from headway.core.events import EngineState, EngineStateChanged, EngineStepped, Event, Hook
 from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, Ready, StepOutputs, Submit
 from headway.core.request import Request
-from headway.engine.client import EngineState
 from headway.engine.frames import FromWorker
 from headway.engine.lifecycle import Backoff, move
 from headway.engine.link import Launcher, Link

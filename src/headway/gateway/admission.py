@@ -12,8 +12,8 @@ from headway.core.errors import (
     HeadwayError,
     InvalidRequest,
 )
+from headway.core.events import EngineState
 from headway.core.messages import EngineInfo
-from headway.engine.client import EngineState
 from headway.wire.options import GenerationOptions
 
 RESTART_RETRY_AFTER_S = 2.0

@@ -6,8 +6,9 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 
 from headway.core.errors import InvalidRequest
+from headway.core.request import MAX_CHOICES
 from headway.wire.fields import check_range, convert, decode, decode_object, select
-from headway.wire.options import MAX_CHOICES, MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
+from headway.wire.options import MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
 
 T = TypeVar("T")
 

@@ -10,11 +10,10 @@ from typing import Final
 import msgspec
 
 from headway.core.errors import InvalidRequest
+from headway.core.request import MAX_CHOICES
 from headway.core.sampling import SamplingParams
 from headway.wire.fields import check_range, shown
 
-MAX_CHOICES: Final = 128
-"""Most choices a request may ask for: OpenAI's limit of `n`."""
 MAX_STOP_STRINGS: Final = 16
 """OpenAI allows 4; editors send more (one per fence and marker of their prompt format)."""
 MAX_STOP_CHARS: Final = 256

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Literal
 
 from headway.core.errors import HeadwayError
+from headway.core.events import EngineState
 from headway.core.messages import (
     ChoiceFinished,
     EngineInfo,
@@ -17,7 +18,7 @@ from headway.core.messages import (
     Usage,
 )
 from headway.core.request import Request
-from headway.engine.client import EngineState, RequestEvent
+from headway.engine.client import RequestEvent
 
 Batch = tuple[RequestEvent, ...]
 Script = Callable[[Request], Iterable[Batch]]
