@@ -96,10 +96,12 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """The one terminal event of a request, after every choice's `ChoiceFinished`.
 
     Times are monotonic nanoseconds of the engine's clock; None = that stage was not reached.
+    embedding: of a request with `pooling`, float32 little-endian (hidden_size,), of length 1 (Euclidean).
     """
 
     request_id: str
     usage: Usage
+    embedding: bytes | None = None
     error: ErrorInfo | None = None
     num_preemptions: int = 0
     queued_ns: int | None = None

@@ -1,11 +1,28 @@
 """A request as the engine accepts it: token ids in, token ids out. It knows no text, no HTTP and no chat template."""
 
+from typing import Literal
+
 import msgspec
 
 from headway.core.sampling import SamplingParams
 
 MAX_CHOICES = 128
 """Most choices a request may have: OpenAI's limit of `n`. Each is a sequence of its own."""
+
+
+class Grammar(msgspec.Struct, frozen=True, kw_only=True):
+    """What every answer to a request must match; the vocabulary is masked to it, token by token.
+
+    kind     "json_schema": `source` is a JSON schema; "regex": a regular expression for the whole answer;
+             "lark": a grammar in the dialect of `llguidance` (docs/syntax.md there)
+    """
+
+    kind: Literal["json_schema", "regex", "lark"]
+    source: str
+
+
+Pooling = Literal["mean", "last"]
+"""How the hidden states of a text become one vector: their mean, or the last token's."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +37,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     num_resumed       how many of the last `token_ids` an earlier run generated: penalties count them as output
     salt              partition of the prefix cache (tenant + adapter); "" is the shared default
     adapter_id        LoRA adapter, 0 = the base model
+    grammar           None = free text
+    pooling           None = generate; else the answer is one vector (`Finished.embedding`), no token is generated, and
+                      `n` is 1
     arrival_ns        monotonic time of arrival at the gateway
     """
 
@@ -32,4 +52,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     num_resumed: int = 0
     salt: str = ""
     adapter_id: int = 0
+    grammar: Grammar | None = None
+    pooling: Pooling | None = None
     arrival_ns: int = 0

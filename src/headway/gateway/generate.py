@@ -190,6 +190,7 @@ class Generate(Generic[C]):
                 ),
                 n=options.n,
                 stop_token_ids=stop_token_ids,
+                grammar=options.grammar,
                 arrival_ns=record.arrival_ns,
             )
             for index, token_ids in enumerate(prompts)

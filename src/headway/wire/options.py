@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from headway.core.errors import InvalidRequest
-from headway.core.request import MAX_CHOICES
+from headway.core.request import MAX_CHOICES, Grammar
 from headway.core.sampling import SamplingParams
 from headway.wire.fields import check_range, shown
 
@@ -63,6 +63,7 @@ class GenerationOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     sampling     complete but for the seed, which is `seed` or drawn at acceptance
     max_tokens   None = the endpoint's default
+    grammar      None = free text
     """
 
     sampling: SamplingParams
@@ -74,6 +75,7 @@ class GenerationOptions(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool
     stream: bool
     include_usage: bool
+    grammar: Grammar | None = None
 
 
 def check_options(
