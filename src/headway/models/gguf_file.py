@@ -24,7 +24,13 @@ BLOCK_LAYOUT: Mapping[TensorType, tuple[int, int]] = MappingProxyType(
         TensorType.BF16: (1, 2),
         TensorType.Q4_0: (32, 18),  # fp16 scale, 16 bytes of nibbles
         TensorType.Q4_1: (32, 20),  # fp16 scale, fp16 minimum, 16 bytes of nibbles
+        TensorType.Q5_0: (32, 22),  # fp16 scale, 32 fifth bits, 16 bytes of nibbles
+        TensorType.Q5_1: (32, 24),  # fp16 scale, fp16 minimum, 32 fifth bits, 16 bytes of nibbles
         TensorType.Q8_0: (32, 34),  # fp16 scale, 32 signed bytes
+        TensorType.Q4_K: (256, 144),  # fp16 scale and minimum, 8 pairs of 6-bit factors of them, 128 bytes of nibbles
+        TensorType.Q5_K: (256, 176),  # as Q4_K with 256 fifth bits before the nibbles
+        TensorType.Q6_K: (256, 210),  # 128 bytes of nibbles, 64 of upper bit pairs, 16 signed byte scales, fp16 scale
+        TensorType.IQ4_NL: (32, 18),  # fp16 scale, 16 bytes of nibbles that index a table
     }
 )
 
