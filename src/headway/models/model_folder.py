@@ -1,0 +1,50 @@
+"""Which files a model folder may bring along: those that lie in it, and what a hub cache keeps beside it.
+
+A folder fetched from somewhere may hold symbolic links, and whoever follows them without looking reads, and perhaps
+shows, any file of this machine. The one link that is expected is the hub cache's own: `snapshots/COMMIT/config.json`
+leads to `blobs/HASH` of the same repository, or through it to the blobs that all repositories of the cache share
+(huggingface_hub, "Understand caching"). It reads no file.
+"""
+
+import stat
+from pathlib import Path
+
+from headway.core.errors import ModelFileError
+
+
+def check_inside(folder: Path, path: Path) -> Path:
+    """Return the real path of the regular file at `path`, which `folder` names as its own; open that, not `path`.
+
+    `folder` itself may be a link: the user named it. Raises ModelFileError, one line, if the file is missing, is no
+    regular file, or is a link (or lies behind one) that leads out of the folder.
+    """
+    try:
+        home = folder.resolve(strict=True)
+        real = path.resolve(strict=True)
+        is_file = stat.S_ISREG(real.stat().st_mode)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links, up to Python 3.12
+        reason = getattr(error, "strerror", None) or "a link that leads nowhere or a name that cannot be"
+        raise ModelFileError(f"{path}: cannot be read ({reason}).") from error
+    if not any(real.is_relative_to(allowed) for allowed in (home, *_blobs(home))):
+        raise ModelFileError(
+            f"{path}: is a symbolic link out of the model's folder; put the file itself there if you trust it."
+        )
+    if not is_file:
+        raise ModelFileError(f"{path}: not a regular file.")
+    return real
+
+
+def hub_repository(folder: Path) -> tuple[Path, str] | None:
+    """Return the hub cache's folder of the repository whose snapshot `folder` is, and its id; None for other folders."""
+    repository = folder.parent.parent
+    if folder.parent.name != "snapshots" or not repository.name.startswith("models--"):
+        return None
+    return repository, repository.name.removeprefix("models--").replace("--", "/")
+
+
+def _blobs(home: Path) -> tuple[Path, ...]:
+    found = hub_repository(home)
+    if found is None:
+        return ()
+    repository, _ = found
+    return repository / "blobs", repository.parent / "blobs"
