@@ -1,6 +1,7 @@
 """The smallest tokenizer there is: one token per byte, 256 ends an answer; and a chat template to go with it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from headway.core.errors import InvalidRequest
 
@@ -32,7 +33,10 @@ class ByteTokenizer:
 class PlainTemplate:
     """`role: content` lines; the role order is the caller's affair."""
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
+        del tools
         if messages[0]["content"] == "refuse me":
             raise InvalidRequest("The template refuses this conversation.", param="messages")
         return "".join(f"{message['role'][0]}:{message['content']}\n" for message in messages)

@@ -78,9 +78,8 @@ def test_fields_without_effect_are_accepted(field: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("field", "param"),
     [
-        ({"tools": [{"type": "function"}]}, "tools"),
         ({"functions": [{}]}, "functions"),
-        ({"tool_choice": "required"}, "tool_choice"),
+        ({"function_call": {"name": "f"}}, "function_call"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
         ({"audio": {"voice": "x"}}, "audio"),
@@ -225,11 +224,14 @@ def test_roles_and_text_parts() -> None:
         ({"role": "user", "content": None}, "messages[1].content"),
         ({"role": "user", "content": 5}, "messages[1].content"),
         ({"content": "x"}, "messages[1].role"),
-        ({"role": "tool", "content": "x", "tool_call_id": "t"}, "messages[1].role"),
+        ({"role": "tool", "content": "x", "tool_call_id": "t"}, "messages[1].tool_call_id"),
         ({"role": "function", "content": "x", "name": "f"}, "messages[1].role"),
         ({"role": "robot", "content": "x"}, "messages[1].role"),
         ({"role": "user", "content": "x", "tool_call_id": "t"}, "messages[1].tool_call_id"),
-        ({"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]}, "messages[1].tool_calls"),
+        (
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]},
+            "messages[1].tool_calls[0].function",
+        ),
         ({"role": "assistant", "content": "x", "audio": {"id": "a"}}, "messages[1].audio"),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {}}]},

@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from headway.core.messages import Usage
-from headway.gateway.choice_text import ChoiceEnd, Piece, ScoredToken
+from headway.gateway.choice_text import ChoiceEnd, Piece, ScoredToken, ToolCallArguments, ToolCallStart
 from headway.gateway.generation import TextEvent
 from headway.wire.chat_response import FinishReason
 
@@ -26,10 +26,25 @@ class AnswerHead:
 
 
 @dataclass(slots=True)
+class CollectedCall:
+    """One tool call of a response that is sent whole."""
+
+    id: str
+    name: str
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        """The whole text of the arguments."""
+        return "".join(self.parts)
+
+
+@dataclass(slots=True)
 class CollectedChoice:
     """One choice of a response that is sent whole."""
 
     parts: list[str] = field(default_factory=list)
+    calls: list[CollectedCall] = field(default_factory=list)
     scored: list[ScoredToken] = field(default_factory=list)
     reason: FinishReason = "stop"
 
@@ -59,12 +74,17 @@ def collect(choices: Sequence[CollectedChoice], events: Iterable[TextEvent]) -> 
     """Add what a step brought."""
     for event in events:
         choice = choices[event.choice]
-        choice.scored += event.scored
         match event:
             case Piece():
                 choice.parts.append(event.text)
+                choice.scored += event.scored
+            case ToolCallStart():
+                choice.calls.append(CollectedCall(event.id, event.name))
+            case ToolCallArguments():
+                choice.calls[event.index].parts.append(event.text)
             case ChoiceEnd():
                 choice.reason = event.reason
+                choice.scored += event.scored
 
 
 def token_text(token: bytes) -> str:

@@ -7,14 +7,17 @@ from msgspec import UNSET
 from headway.core.errors import InvalidRequest
 from headway.core.messages import EngineInfo, Usage
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
-from headway.gateway.choice_text import Piece, ScoredToken
+from headway.gateway.choice_text import ChoiceEnd, Piece, ScoredToken, ToolCallArguments, ToolCallStart
 from headway.gateway.config import GatewayConfig
 from headway.gateway.generation import TextEvent
 from headway.gateway.served import ServedModel, Tokenizer, encode
+from headway.gateway.tool_prompt import template_messages
 from headway.wire import sse
 from headway.wire.chat_request import ChatCall, parse_chat
 from headway.wire.chat_response import (
     AnswerMessage,
+    AnswerToolCall,
+    CalledFunction,
     ChatChoice,
     ChatChunk,
     ChatCompletion,
@@ -22,6 +25,8 @@ from headway.wire.chat_response import (
     ChunkChoice,
     ContentLogprob,
     Delta,
+    FunctionDelta,
+    ToolCallDelta,
     TopLogprob,
 )
 from headway.wire.usage import usage_fields
@@ -47,12 +52,9 @@ class ChatEndpoint:
             raise InvalidRequest(
                 f"The model `{served.name}` has no chat template; use /v1/completions.", param="model"
             )
-        messages = [
-            {"role": message.role, "content": message.content}
-            | ({"name": message.name} if message.name is not None else {})
-            for message in call.messages
-        ]
-        prompt = served.chat_template.render(messages)
+        if call.tool_choice.mode != "none":
+            raise InvalidRequest("`tools` are not supported by this model.", param="tools")
+        prompt = served.chat_template.render(template_messages(call.messages))
         return (encode(prompt, served.tokenizer, info, self.prompt_param),)
 
     def answer(self, call: ChatCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
@@ -72,21 +74,15 @@ class ChatAnswer:
         self._opened: set[int] = set()
 
     def stream(self, events: Sequence[TextEvent]) -> bytes:
-        """Encode text and ends, one event each; the role goes before a choice's first."""
+        """Encode what came, one chunk each; the role goes before a choice's first."""
         parts: list[bytes] = []
         for event in events:
             if event.choice not in self._opened:
                 self._opened.add(event.choice)
-                opening = Delta(role="assistant", content="", refusal=None)
+                content = None if isinstance(event, ToolCallStart) else ""
+                opening = Delta(role="assistant", content=content, refusal=None)
                 parts.append(self._chunk([ChunkChoice(index=event.choice, delta=opening)]))
-            is_text = isinstance(event, Piece)
-            choice = ChunkChoice(
-                index=event.choice,
-                delta=Delta(content=event.text) if isinstance(event, Piece) else Delta(),
-                logprobs=self._logprob_fields(event.scored) if is_text or event.scored else None,
-                finish_reason=None if isinstance(event, Piece) else event.reason,
-            )
-            parts.append(self._chunk([choice]))
+            parts.append(self._chunk([self._chunk_choice(event)]))
         return b"".join(parts)
 
     def stream_usage(self, usage: Usage) -> bytes:
@@ -102,7 +98,7 @@ class ChatAnswer:
             choices=[
                 ChatChoice(
                     index=index,
-                    message=AnswerMessage(content=choice.text),
+                    message=_message(choice),
                     logprobs=self._logprob_fields(choice.scored),
                     finish_reason=choice.reason,
                 )
@@ -111,6 +107,29 @@ class ChatAnswer:
             usage=usage_fields(usage),
             system_fingerprint=self._head.system_fingerprint,
         )
+
+    def _chunk_choice(self, event: TextEvent) -> ChunkChoice:
+        match event:
+            case Piece():
+                return ChunkChoice(
+                    index=event.choice,
+                    delta=Delta(content=event.text),
+                    logprobs=self._logprob_fields(event.scored),
+                )
+            case ToolCallStart():
+                function = FunctionDelta(name=event.name, arguments="")
+                call = ToolCallDelta(index=event.index, id=event.id, type="function", function=function)
+                return ChunkChoice(index=event.choice, delta=Delta(tool_calls=[call]))
+            case ToolCallArguments():
+                call = ToolCallDelta(index=event.index, function=FunctionDelta(arguments=event.text))
+                return ChunkChoice(index=event.choice, delta=Delta(tool_calls=[call]))
+            case ChoiceEnd():
+                return ChunkChoice(
+                    index=event.choice,
+                    delta=Delta(),
+                    logprobs=self._logprob_fields(event.scored) if event.scored else None,
+                    finish_reason=event.reason,
+                )
 
     def _chunk(self, choices: list[ChunkChoice], usage: Usage | None = None) -> bytes:
         last = None if usage is None else usage_fields(usage)
@@ -141,3 +160,15 @@ class ChatAnswer:
     def _token(self, token_id: int, logprob: float) -> tuple[str, float, list[int]]:
         token = self._token_bytes(token_id)
         return token_text(token), logprob, list(token)
+
+
+def _message(choice: CollectedChoice) -> AnswerMessage:
+    if not choice.calls:
+        return AnswerMessage(content=choice.text)
+    return AnswerMessage(
+        content=choice.text or None,
+        tool_calls=[
+            AnswerToolCall(id=call.id, function=CalledFunction(name=call.name, arguments=call.arguments))
+            for call in choice.calls
+        ],
+    )

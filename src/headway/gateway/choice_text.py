@@ -33,6 +33,25 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallStart:
+    """A choice calls a tool. `index`: the call's number within the choice, from 0, in the order of their starts."""
+
+    choice: int
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallArguments:
+    """Text that a call's arguments gained, never empty. A call's come one after the other, before the next call starts."""
+
+    choice: int
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChoiceEnd:
     """A choice ended. `scored`: tokens without text of their own that no piece carried."""
 

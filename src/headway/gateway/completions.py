@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from headway.core.messages import EngineInfo, Usage
 from headway.gateway.admission import check_min_length, check_token_ids
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
-from headway.gateway.choice_text import Piece, ScoredToken
+from headway.gateway.choice_text import ChoiceEnd, Piece, ScoredToken
 from headway.gateway.config import GatewayConfig
 from headway.gateway.generation import TextEvent
 from headway.gateway.served import ServedModel, Tokenizer, encode
@@ -76,6 +76,7 @@ class CompletionAnswer:
         """Encode text and ends, one event each."""
         parts: list[bytes] = []
         for event in events:
+            assert isinstance(event, Piece | ChoiceEnd), "only chats have tools"
             is_text = isinstance(event, Piece)
             choice = CompletionChoice(
                 index=event.choice,

@@ -8,16 +8,18 @@ streaming nor on how soon the engine hears that a stop string matched.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
+from typing import Literal
 
 from headway.core.errors import HeadwayError, InternalError, Unavailable
 from headway.core.messages import ChoiceFinished, Finished, TokenDelta, Usage
 from headway.core.request import Request
 from headway.engine.client import EngineClient, RequestEvent
-from headway.gateway.choice_text import ChoiceEnd, ChoiceText, Piece
+from headway.gateway.choice_text import ChoiceEnd, ChoiceText, Piece, ToolCallArguments, ToolCallStart
 from headway.gateway.request_record import RequestRecord
 from headway.wire.chat_response import FinishReason
 
-TextEvent = Piece | ChoiceEnd
+TextEvent = Piece | ToolCallStart | ToolCallArguments | ChoiceEnd
+"""Text and calls come in the order in which the model wrote them; tools only if the request brought any."""
 
 
 class Generation:
@@ -72,7 +74,7 @@ class Generation:
                 self._engine.cancel_nowait(request.request_id)
 
     @property
-    def outcome(self) -> FinishReason:
+    def outcome(self) -> Literal["stop", "length"]:
         """How the call ended: "length" when every choice ran into its limit."""
         return "length" if self._reasons == {"length"} else "stop"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from headway.core.errors import InvalidRequest, ModelNotFound
 from headway.core.messages import EngineInfo
@@ -45,7 +45,9 @@ class Tokenizer(Protocol):
 class ChatTemplate(Protocol):
     """Turns a conversation into the text that the model was trained on."""
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
         """Return the prompt, ending where the assistant's answer begins; raises InvalidRequest."""
         ...
 

@@ -1,8 +1,10 @@
 """A chat completion request: bytes in, a checked `ChatCall` out. Field by field after OpenAI's API reference.
 
-It knows no chat template. Text parts of one message are joined without anything between them: the exact text sent.
+It knows no chat template; what concerns tools is in `tools`. Text parts of one message are joined without anything
+between them: the exact text sent.
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -10,8 +12,17 @@ import msgspec
 from headway.core.errors import InvalidRequest
 from headway.wire.fields import check_range, convert, decode_object, peek, select, shown
 from headway.wire.options import MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
+from headway.wire.tools import (
+    ToolCall,
+    ToolChoice,
+    ToolDefinition,
+    check_call_bounds,
+    parse_tool_calls,
+    parse_tool_choice,
+    parse_tools,
+)
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 MAX_MESSAGES: Final = 8192
 """A conversation of two messages a turn reaches any context we serve long before this."""
@@ -23,11 +34,11 @@ _ROLES: Final[dict[str, Role]] = {
     "developer": "system",  # OpenAI's newer word for the same thing
     "user": "user",
     "assistant": "assistant",
+    "tool": "tool",
 }
 _IGNORED: Final = frozenset(
     {
         "metadata",
-        "parallel_tool_calls",
         "prediction",  # a hint for speed; never changes the text
         "prompt_cache_key",
         "prompt_cache_options",
@@ -44,13 +55,10 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
     "store": (False,),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
     "verbosity": ("medium",),
 }
 """Fields we do not support, with the values that ask for what happens anyway."""
 
-_MESSAGE_NEUTRAL: Final[dict[str, tuple[object, ...]]] = {"tool_calls": ([],)}
 _MESSAGE_IGNORED: Final = frozenset({"annotations"})
 """Citations of an earlier answer, which clients send back with it; no template reads them."""
 _PART_IGNORED: Final = frozenset({"cache_control", "prompt_cache_breakpoint"})
@@ -64,28 +72,48 @@ class ChatFields(OptionFields, kw_only=True):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+    tools: list[dict[str, msgspec.Raw]] | None = None
+    tool_choice: str | dict[str, msgspec.Raw] | None = None
+    parallel_tool_calls: bool | None = None
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn, as a chat template takes it."""
+    """One turn, as a chat template takes it.
+
+    content        None only beside `tool_calls`
+    name           of who speaks; in a tool's message the function that was called
+    tool_calls     what the assistant called
+    tool_call_id   which of these calls a tool's message answers
+    """
 
     role: Role
-    content: str
+    content: str | None
     name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
 
 class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked request. `model` None: the caller named none."""
+    """A checked request.
+
+    model                 None: the caller named none
+    tools                 what may be called; empty = tools are not in play, and `tool_choice` is "none"
+    parallel_tool_calls   whether one answer may hold several calls
+    """
 
     model: str | None
     messages: tuple[ChatMessage, ...]
     options: GenerationOptions
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice = ToolChoice("none")
+    parallel_tool_calls: bool = True
 
 
 class _MessageFields(msgspec.Struct, kw_only=True):
     role: str
     content: str | list[dict[str, msgspec.Raw]] | None = None
     name: str | None = None
+    tool_calls: list[dict[str, msgspec.Raw]] | None = None
     tool_call_id: str | None = None
 
 
@@ -101,9 +129,10 @@ def parse_chat(body: bytes) -> ChatCall:
         supported=ChatFields.__struct_fields__,
         ignored=_IGNORED,
         neutral=_NEUTRAL,
-        long=("messages",),
+        long=("messages", "tools"),
     )
     fields = convert(chosen, ChatFields)
+    tools = parse_tools(fields.tools or [])
     max_tokens_param = "max_tokens"
     if fields.max_completion_tokens is not None:  # the newer name wins when both are given
         fields.max_tokens, max_tokens_param = fields.max_completion_tokens, "max_completion_tokens"
@@ -111,6 +140,9 @@ def parse_chat(body: bytes) -> ChatCall:
         model=fields.model,
         messages=_messages(fields.messages),
         options=check_options(fields, max_tokens_param=max_tokens_param, num_logprobs=_num_logprobs(fields)),
+        tools=tools,
+        tool_choice=parse_tool_choice(fields.tool_choice, tools),
+        parallel_tool_calls=fields.parallel_tool_calls is not False,
     )
 
 
@@ -137,7 +169,14 @@ def _messages(items: list[dict[str, msgspec.Raw]]) -> tuple[ChatMessage, ...]:
         raise InvalidRequest(
             f"`messages` may hold at most {MAX_PARTS} content parts; it holds {num_parts}.", param="messages"
         )
-    return tuple(_message(fields, f"messages[{index}].") for index, fields in enumerate(parsed))
+    messages: list[ChatMessage] = []
+    names: dict[str, str] = {}  # of the functions called so far, by the calls' ids
+    for index, fields in enumerate(parsed):
+        message = _message(fields, names, f"messages[{index}].")
+        names |= {call.id: call.name for call in message.tool_calls}
+        messages.append(message)
+    check_call_bounds([call for message in messages for call in message.tool_calls])
+    return tuple(messages)
 
 
 def _message_fields(item: dict[str, msgspec.Raw], where: str) -> _MessageFields:
@@ -145,36 +184,65 @@ def _message_fields(item: dict[str, msgspec.Raw], where: str) -> _MessageFields:
         item,
         supported=_MessageFields.__struct_fields__,
         ignored=_MESSAGE_IGNORED,
-        neutral=_MESSAGE_NEUTRAL,
-        long=("content",),
+        neutral={},
+        long=("content", "tool_calls"),
         where=where,
     )
     return convert(chosen, _MessageFields, where=where)
 
 
-def _message(fields: _MessageFields, where: str) -> ChatMessage:
+def _message(fields: _MessageFields, names: Mapping[str, str], where: str) -> ChatMessage:
     role = _role(fields.role, where)
-    if fields.tool_call_id is not None:
-        raise InvalidRequest(
-            f"The field {shown(where + 'tool_call_id')} belongs to tool messages, which are not supported.",
-            param=where + "tool_call_id",
-        )
-    if fields.content is None:
+    tool_calls: tuple[ToolCall, ...] = ()
+    if fields.tool_calls:
+        if role != "assistant":
+            raise InvalidRequest(
+                f"`{where}tool_calls` belongs to messages of the role `assistant`.",
+                param=where + "tool_calls",
+            )
+        tool_calls = parse_tool_calls(fields.tool_calls, where + "tool_calls")
+    if fields.content is None and not tool_calls:
         raise InvalidRequest(
             f"`{where}content` is missing; send a string or a list of text parts.", param=where + "content"
         )
-    return ChatMessage(role=role, content=_content(fields.content, where + "content"), name=fields.name)
+    called_name: str | None = None
+    if role == "tool":
+        called_name = _called_name(fields, names, where)
+    elif fields.tool_call_id is not None:
+        raise InvalidRequest(
+            f"`{where}tool_call_id` belongs to messages of the role `tool`.", param=where + "tool_call_id"
+        )
+    return ChatMessage(
+        role=role,
+        content=None if fields.content is None else _content(fields.content, where + "content"),
+        name=fields.name or called_name,
+        tool_calls=tool_calls,
+        tool_call_id=fields.tool_call_id,
+    )
+
+
+def _called_name(fields: _MessageFields, names: Mapping[str, str], where: str) -> str:
+    if fields.tool_call_id is None:
+        raise InvalidRequest(
+            f"`{where}tool_call_id` is missing; name the call that it answers.", param=where + "tool_call_id"
+        )
+    if fields.tool_call_id not in names:
+        raise InvalidRequest(
+            f"`{where}tool_call_id` is {shown(fields.tool_call_id)}, which no earlier message's `tool_calls` has.",
+            param=where + "tool_call_id",
+        )
+    return names[fields.tool_call_id]
 
 
 def _role(role: str, where: str) -> Role:
     if role in _ROLES:
         return _ROLES[role]
-    if role in ("tool", "function"):
+    if role == "function":
         raise InvalidRequest(
-            f"Messages of the role `{role}` are not supported, as tools are not.", param=where + "role"
+            "Messages of the role `function` are not supported; use `tool`.", param=where + "role"
         )
     raise InvalidRequest(
-        f"`{where}role` must be system, developer, user or assistant; it is {shown(role)}.",
+        f"`{where}role` must be system, developer, user, assistant or tool; it is {shown(role)}.",
         param=where + "role",
     )
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from headway.wire.usage import UsageFields
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class TopLogprob(msgspec.Struct, frozen=True):
@@ -34,12 +34,28 @@ class ChatLogprobs(msgspec.Struct, frozen=True):
     refusal: None = None
 
 
+class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """What is called. `arguments`: as the model wrote them, normally a JSON object."""
+
+    name: str
+    arguments: str
+
+
+class AnswerToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call in a whole answer."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer."""
+    """A whole answer. `content`: null if there are only calls."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
     refusal: None = None
+    tool_calls: list[AnswerToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +80,29 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: str
 
 
+class FunctionDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chunk adds to a called function. `name`: whole, in the call's first chunk only."""
+
+    name: str | UnsetType = UNSET
+    arguments: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chunk adds to a call. `id` and `type`: in the call's first chunk only."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: FunctionDelta
+
+
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chunk adds to an answer."""
+    """What a chunk adds to an answer. `content`: null beside the role when the answer begins with a call."""
 
     role: Literal["assistant"] | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
     refusal: UnsetType | None = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
