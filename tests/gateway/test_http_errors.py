@@ -1,3 +1,4 @@
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -118,6 +119,22 @@ async def test_a_body_of_exactly_the_limit_in_pieces_is_taken() -> None:
     s = service(answering("x"), config=GatewayConfig(max_body_bytes=len(body)))
     async with s.post(CHAT, body[:10], complete=False) as exchange:
         exchange.send(body[10:])
+        assert await exchange.read_status() == 200
+
+
+async def test_a_body_that_comes_too_slowly_is_refused_and_the_connection_closed() -> None:
+    s = service(config=GatewayConfig(body_grace_s=0.01))
+    async with s.post(CHAT, b"{", complete=False) as exchange:
+        error = msgspec.json.decode(await exchange.read_body())["error"]
+        assert (exchange.status, error["code"]) == (408, "request_timeout")
+        assert exchange.headers["connection"] == "close"
+
+
+async def test_a_body_that_comes_fast_enough_may_take_longer_than_the_grace() -> None:
+    s = service(answering("x"), config=GatewayConfig(body_grace_s=0.01, min_body_bytes_per_s=1))
+    body = msgspec.json.encode({"model": "fake", "messages": [{"role": "user", "content": "hi"}]})
+    async with s.post(CHAT, body[:-1], complete=False) as exchange:  # grants as many seconds as bytes
+        asyncio.get_running_loop().call_later(0.05, exchange.send, body[-1:])
         assert await exchange.read_status() == 200
 
 

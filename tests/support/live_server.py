@@ -5,16 +5,21 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from headway.cli.http_protocol import BoundedHttpProtocol, HttpLimits
+
 
 @contextmanager
-def live_server(app: ASGIApp) -> Iterator[tuple[str, int]]:
+def live_server(app: ASGIApp, limits: HttpLimits | None = None) -> Iterator[tuple[str, int]]:
     """Serve `app`; yield (host, port); stop when left, cutting off what still runs."""
+    protocol: Any = partial(BoundedHttpProtocol, limits=limits or HttpLimits())  # uvicorn only ever calls it
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1, http="httptools"
+        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1, http=protocol
     )
     server = uvicorn.Server(config)
     with socket.socket() as listener:

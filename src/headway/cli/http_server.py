@@ -9,15 +9,19 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import uvicorn
 import uvloop
 
+from headway.cli.http_protocol import BoundedHttpProtocol, HttpLimits
 from headway.cli.service import Service, running_service
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
@@ -29,6 +33,8 @@ _LAST_WORDS_S = 2
 """After the engine stopped, cut-off streams get this long to send their error."""
 _BACKLOG = 2048
 """Connections that may wait to be accepted: uvicorn's default."""
+_OWN_DESCRIPTORS = 64
+"""Kept for what the process itself opens: about 20, and the connections being refused."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -88,10 +94,16 @@ def serve(
 
 
 def _uvicorn_config(service: Service) -> uvicorn.Config:
+    limits = HttpLimits(
+        max_connections=min(HttpLimits().max_connections, _num_descriptors() - _OWN_DESCRIPTORS)
+    )
+    protocol: Any = partial(
+        BoundedHttpProtocol, limits=limits
+    )  # typed as a class; uvicorn only ever calls it
     return uvicorn.Config(
         service.app,
         loop="none",
-        http="httptools",
+        http=protocol,
         ws="none",
         log_config=None,
         log_level="warning",
@@ -100,6 +112,14 @@ def _uvicorn_config(service: Service) -> uvicorn.Config:
         timeout_keep_alive=75,  # above the 60 s of common proxies, so that they close first
         timeout_graceful_shutdown=_LAST_WORDS_S,
     )
+
+
+def _num_descriptors() -> int:
+    """Raise this process's limit of open files to what it may have, and return it: a connection takes one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
 def _announce(listener: socket.socket, model: str, host: str) -> None:

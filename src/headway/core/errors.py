@@ -5,8 +5,11 @@ HeadwayError
 │   ├── InvalidRequest        400  a field is malformed or not supported (`param` names it)
 │   ├── ContextExceeded       400  prompt + max_tokens does not fit the context, or the KV cache
 │   ├── ModelNotFound         404
-│   └── PayloadTooLarge       413
+│   ├── RequestTimeout        408  the request arrived too slowly
+│   ├── PayloadTooLarge       413
+│   └── HeadersTooLarge       431
 ├── Unavailable               the server's limit, HTTP 503 with Retry-After
+│   ├── TooManyConnections
 │   ├── QueueFull
 │   ├── Draining              shutting down
 │   └── EngineUnavailable     the engine process is starting or restarting
@@ -60,11 +63,25 @@ class ModelNotFound(RequestError):
     code = "model_not_found"
 
 
+class RequestTimeout(RequestError):
+    """The request's headers or body did not arrive in time."""
+
+    status = 408
+    code = "request_timeout"
+
+
 class PayloadTooLarge(RequestError):
     """The request's body exceeds the configured limit."""
 
     status = 413
     code = "payload_too_large"
+
+
+class HeadersTooLarge(RequestError):
+    """The request line and headers exceed the limit."""
+
+    status = 431
+    code = "headers_too_large"
 
 
 class Unavailable(HeadwayError):
@@ -76,6 +93,12 @@ class Unavailable(HeadwayError):
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = 1.0) -> None:
         super().__init__(message, param=param, retry_after_s=retry_after_s)
+
+
+class TooManyConnections(Unavailable):
+    """As many connections are open as the server takes."""
+
+    code = "too_many_connections"
 
 
 class QueueFull(Unavailable):
@@ -130,8 +153,11 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         InvalidRequest,
         ContextExceeded,
         ModelNotFound,
+        RequestTimeout,
         PayloadTooLarge,
+        HeadersTooLarge,
         Unavailable,
+        TooManyConnections,
         QueueFull,
         Draining,
         EngineUnavailable,

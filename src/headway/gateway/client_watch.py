@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from starlette.types import Receive, Scope
 
-from headway.core.errors import PayloadTooLarge
+from headway.core.errors import PayloadTooLarge, RequestTimeout
+from headway.gateway.config import GatewayConfig
 
 T = TypeVar("T")
 
@@ -20,24 +21,36 @@ class ClientGone(Exception):
     """The client left; there is nobody to answer."""
 
 
-async def read_body(scope: Scope, receive: Receive, max_bytes: int) -> bytes:
-    """Return the whole body. Raises PayloadTooLarge as soon as it is known to be too large, ClientGone."""
+async def read_body(scope: Scope, receive: Receive, config: GatewayConfig) -> bytes:
+    """Return the whole body.
+
+    Raises PayloadTooLarge as soon as it is known to be too large, RequestTimeout when it comes too slowly, ClientGone.
+    """
+    max_bytes = config.max_body_bytes
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
     if declared.isdigit() and int(declared[:20]) > max_bytes:
         raise _too_large(max_bytes)
     parts: list[bytes] = []
     num_bytes = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        part = message.get("body", b"")
-        num_bytes += len(part)
-        if num_bytes > max_bytes:
-            raise _too_large(max_bytes)
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
+    start_s = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout_at(start_s + config.body_grace_s) as deadline:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                num_bytes += len(part)
+                if num_bytes > max_bytes:
+                    raise _too_large(max_bytes)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+                deadline.reschedule(start_s + config.body_grace_s + num_bytes / config.min_body_bytes_per_s)
+    except TimeoutError:
+        raise RequestTimeout(
+            f"The request's body came too slowly ({num_bytes} bytes so far); send it again, faster."
+        ) from None
 
 
 def _too_large(max_bytes: int) -> PayloadTooLarge:

@@ -8,6 +8,10 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     max_body_bytes: int = 8 * 1024 * 1024
     """About 2 million tokens of English: more than any context served here."""
+    body_grace_s: float = 30.0
+    """How long a body may take to arrive, besides what its size allows at `min_body_bytes_per_s`."""
+    min_body_bytes_per_s: int = 4096
+    """Slower than any modem of this century; 8 MiB may take half an hour, a drip of bytes half a minute."""
     max_pending_prompts: int = 1024
     """Most prompts that wait for the tokenising thread (the engine's own queue has the same default)."""
     max_pending_prompt_bytes: int = 64 * 1024 * 1024

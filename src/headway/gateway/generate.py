@@ -79,7 +79,7 @@ class Generate(Generic[C]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; raises the HeadwayError that ended it, which a stream that began has told already."""
         gateway, info = self._gateway, request_info(scope)
-        body = await read_body(scope, receive, gateway.config.max_body_bytes)
+        body = await read_body(scope, receive, gateway.config)
         call = self._endpoint.parse(body)
         served = find_model(gateway.models, call.model)
         record = info.record = RequestRecord(

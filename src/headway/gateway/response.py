@@ -45,7 +45,7 @@ class Responder:
         if self.started:
             await self._body(sse.event(error_body(error)), more=False)
             return
-        headers = [(b"connection", b"close")] if error.status == 413 else []  # the body was not read
+        headers = [(b"connection", b"close")] if error.status in (408, 413) else []  # the body was not read
         wait = retry_after(error)
         if wait is not None:
             headers.append((b"retry-after", wait.encode()))

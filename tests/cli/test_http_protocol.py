@@ -1,0 +1,148 @@
+"""Connections that say too little, too slowly or too much, on real sockets."""
+
+import json
+import socket
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from headway.cli.http_protocol import HttpLimits
+from support.live_server import live_server
+
+REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+PATIENT = HttpLimits(max_header_bytes=1000)
+HASTY = HttpLimits(header_timeout_s=0.1)
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the method; does not read the body."""
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": message["type"] + ".complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    body = scope["method"].encode()
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": 200, "headers": [length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    client = socket.create_connection(address)
+    client.settimeout(30)
+    return client
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Return what comes until the server closes."""
+    parts = []
+    while part := client.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def read_answer(client: socket.socket, body: bytes) -> None:
+    """Read one answer, which ends with `body`."""
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n" + body):
+        part = client.recv(65536)
+        assert part, answer
+        answer += part
+
+
+def refusal(answer: bytes) -> tuple[int, str]:
+    """Return status and code of the one response in `answer`."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"connection: close" in head
+    assert f"content-length: {len(body)}".encode() in head
+    return int(head.split()[1]), json.loads(body)["error"]["code"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\nx: " + b"y" * 2000 + b"\r\n\r\n",  # whole
+        b"GET / HTTP/1.1\r\nx: " + b"y" * 2000,  # without end
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n",
+        b"GET /" + b"y" * 2000 + b" HTTP/1.1\r\n\r\n",
+        b"\r\n" * 600,
+    ],
+    ids=["long", "endless", "many", "url", "blank lines"],
+)
+def test_headers_beyond_the_limit_get_431(head: bytes) -> None:
+    with live_server(app, PATIENT) as address, connect(address) as client:
+        client.sendall(head)
+        assert refusal(read_all(client)) == (431, "headers_too_large")
+
+
+def test_headers_within_the_limit_may_come_in_pieces_and_again_and_again() -> None:
+    head = b"GET / HTTP/1.1\r\nx: " + b"y" * 700 + b"\r\n\r\n"
+    with live_server(app, PATIENT) as address, connect(address) as client:
+        for _ in range(5):
+            client.sendall(head[:600])
+            client.sendall(head[600:])
+            read_answer(client, b"GET")
+
+
+def test_a_large_body_is_not_counted_as_headers() -> None:
+    body = b"z" * 100_000
+    with live_server(app, PATIENT) as address, connect(address) as client:
+        client.sendall(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body + REQUEST)
+        answer = b""
+        while answer.count(b"HTTP/1.1 200") < 2:
+            answer += client.recv(65536)
+        assert b"431" not in answer
+
+
+def test_headers_that_come_too_slowly_get_408() -> None:
+    with live_server(app, HASTY) as address, connect(address) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nx: ")
+        assert refusal(read_all(client)) == (408, "request_timeout")
+
+
+def test_an_unused_connection_is_closed_without_a_word() -> None:
+    with live_server(app, HASTY) as address, connect(address) as client:
+        assert read_all(client) == b""
+
+
+def test_a_drip_after_an_answer_does_not_keep_the_connection() -> None:
+    with live_server(app, HASTY) as address, connect(address) as client:
+        client.sendall(REQUEST)
+        read_answer(client, b"GET")
+        client.sendall(b"\r\n")
+        assert refusal(read_all(client)) == (408, "request_timeout")
+
+
+def test_a_body_that_nobody_reads_does_not_keep_the_connection() -> None:
+    with live_server(app, HASTY) as address, connect(address) as client:
+        client.sendall(b"POST / HTTP/1.1\r\ncontent-length: 100\r\n\r\nz")
+        read_answer(client, b"POST")
+        client.sendall(b"z")
+        assert read_all(client) == b""
+
+
+def test_connections_beyond_the_limit_are_told_so() -> None:
+    with (
+        live_server(app, HttpLimits(max_connections=2)) as address,
+        connect(address) as first,
+        connect(address) as second,
+    ):
+        for client in (first, second):
+            client.sendall(REQUEST)
+            read_answer(client, b"GET")
+        with connect(address) as third:
+            answer = read_all(third)
+            assert refusal(answer) == (503, "too_many_connections")
+            assert b"retry-after: 1" in answer
+        first.sendall(REQUEST)
+        read_answer(first, b"GET")
+
+
+@pytest.mark.parametrize(
+    "noise", [b"\x16\x03\x01\x02\x00\x01\x00", b"hello\r\n\r\n", b"GET / HTTP/9\r\n\r\n"]
+)
+def test_what_is_no_http_gets_400(noise: bytes) -> None:
+    with live_server(app) as address, connect(address) as client:
+        client.sendall(noise)
+        assert refusal(read_all(client)) == (400, "invalid_request")
