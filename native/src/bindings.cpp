@@ -14,6 +14,7 @@
 #include "forward.h"
 #include "kv_cache.h"
 #include "model.h"
+#include "tensor_types.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -61,6 +62,15 @@ void load(Model& model, const std::string& role, std::optional<int> layer, int t
   if (layer.has_value() && *layer < 0) throw std::invalid_argument("layer must not be negative.");
   const GilRelease release;
   model.load(role, layer.value_or(-1), static_cast<TensorType>(type), rows, columns, view(data));
+}
+
+nb::bytes dequantize(int type, std::int64_t columns, const ByteArray& data) {
+  const auto tensor_type = static_cast<TensorType>(type);
+  if (columns < 0 || static_cast<std::int64_t>(data.size()) != row_bytes(tensor_type, columns))
+    throw std::invalid_argument("data does not hold one row of that many columns.");
+  std::vector<float> values(static_cast<std::size_t>(columns));
+  dequantize_row(tensor_type, data.data(), columns, values.data());
+  return to_bytes(values);
 }
 
 nb::tuple execute(Runner& runner, const IntArray& tokens, const IntArray& positions, const IntArray& sequence_starts,
@@ -201,6 +211,8 @@ NB_MODULE(_native, module) {
   module.attr("NUMERICS_VERSION") = headway::kNumericsVersion;
   module.def("available_isas", &headway::available_isas,
              "Names of the instruction sets this machine can run, worst to best.");
+  module.def("dequantize", &headway::dequantize, nb::kw_only(), "tensor_type"_a, "columns"_a, "data"_a,
+             "Return one row in storage type `tensor_type` as float32 bytes. Raises ValueError.");
   headway::bind_model(module);
   headway::bind_kv_cache(module);
   headway::bind_runner(module);

@@ -6,12 +6,25 @@
 namespace headway {
 
 // Numbered as `headway.core.plan.TensorType`.
-enum class TensorType : std::int32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBF16 = 30 };
+enum class TensorType : std::int32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
+  kBF16 = 30,
+};
 
 // Bytes of a row of `columns` values. Throws std::invalid_argument for an unknown type or a row of broken blocks.
 std::int64_t row_bytes(TensorType type, std::int64_t columns);
 
-// Writes `columns` floats. `source` may be misaligned.
+// Writes `columns` floats, each the float32 that ggml's own conversion of the type yields. `source` may be misaligned.
 void dequantize_row(TensorType type, const std::uint8_t* source, std::int64_t columns, float* target);
 
 // To the nearest, ties to even; NaN stays NaN.

@@ -7,6 +7,7 @@ from typing_extensions import Buffer
 NUMERICS_VERSION: int
 
 def available_isas() -> list[str]: ...
+def dequantize(*, tensor_type: int, columns: int, data: Buffer) -> bytes: ...
 
 @final
 class Model:
