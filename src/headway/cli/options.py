@@ -6,10 +6,17 @@ import re
 from typing import get_args
 
 from headway.core.config import EngineConfig, InstructionSet, KvFormat, SchedulerConfig, WeightFormat
+from headway.models.sources import MODELS
 
 _ENGINE = EngineConfig(model="")
 _SCHEDULER = SchedulerConfig()
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+MODEL_HELP = (
+    f"a known name ({', '.join(MODELS)}), the path of a .gguf file or of a model's folder, or owner/name of a model on "
+    "the Hugging Face hub (owner/name:Q4_K_M for one of several GGUF files)"
+)
 
 
 def byte_size(text: str) -> int:

@@ -7,6 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from headway.cli.options import (
+    MODEL_HELP,
     add_engine_options,
     add_log_options,
     add_scheduler_options,
@@ -17,7 +18,7 @@ from headway.cli.options import (
     web_origin,
 )
 from headway.gateway.config import GatewayConfig
-from headway.models.sources import MODELS, served_name
+from headway.models.sources import served_name
 
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
@@ -37,7 +38,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         metavar="MODEL",
         nargs="?",
         default="smollm2",
-        help=f"a known name ({', '.join(MODELS)}) or the path of a .gguf file (default: %(default)s)",
+        help=f"{MODEL_HELP} (default: %(default)s)",
     )
     network = parser.add_argument_group("network")
     network.add_argument(

