@@ -5,6 +5,7 @@ Blocks add up after each step, outputs are those of a request alone, every reque
 
 from dataclasses import dataclass
 from random import Random
+from typing import get_args
 
 import pytest
 from hypothesis import event, given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from headway.core.config import SchedulerConfig
 from headway.core.messages import Cancel, Submit
-from headway.core.request import Request
+from headway.core.request import Pooling, Request
 from headway.core.sampling import SamplingParams
 from headway.runner.fake import FakeRunner
 from support.engine_on_fake import Received, assert_idle, make_engine, make_request, run_alone, step_checked
@@ -44,6 +45,7 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
     for number in range(draw(st.integers(1, 7))):
         beginning = draw(st.sampled_from(BEGINNINGS))
         tail = draw(st.lists(st.integers(0, 9), min_size=0 if beginning else 1, max_size=8))
+        pooling: Pooling | None = draw(st.sampled_from([None] * 6 + [*get_args(Pooling)]))
         drawn.append(
             Arrival(
                 request=make_request(
@@ -51,9 +53,10 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
                     [*beginning, *tail],
                     draw(st.sampled_from([14, 13, 9, 2, 1])),
                     draw(SAMPLING),
-                    n=draw(st.sampled_from([1, 1, 1, 2, 3])),
+                    n=1 if pooling else draw(st.sampled_from([1, 1, 1, 2, 3])),
                     stop_token_ids=tuple(draw(st.sampled_from([(), tuple(range(0, 512, 9))]))),
                     salt=draw(st.sampled_from(["", "", "other"])),
+                    pooling=pooling,
                 ),
                 steps_before=draw(st.integers(0, 3)),
                 cancel_after=draw(st.one_of(st.none(), st.integers(0, 12))),
@@ -119,7 +122,13 @@ def check_against_alone(request: Request, got: Received) -> None:
         else:
             assert tokens == alone.of(request.request_id, choice)
             assert got.reasons[key] == alone.reasons[key]
-    assert got.finished[request.request_id].usage.completion_tokens == delivered
+    finished = got.finished[request.request_id]
+    assert finished.usage.completion_tokens == delivered
+    if request.pooling is not None:
+        assert delivered == 0
+        if got.reasons[request.request_id, 0] == "stop":
+            assert finished.embedding is not None
+            assert finished.embedding == alone.finished[request.request_id].embedding
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -13,7 +13,7 @@ from headway.core.messages import (
     Submit,
     TokenLogprobs,
 )
-from headway.core.request import Request
+from headway.core.request import Pooling, Request
 from headway.core.sampling import SamplingParams
 from headway.engine.engine import Engine, engine_info
 from headway.runner.fake import FakeRunner
@@ -38,6 +38,7 @@ def make_request(
     stop_token_ids: tuple[int, ...] = (),
     num_resumed: int = 0,
     salt: str = "",
+    pooling: Pooling | None = None,
 ) -> Request:
     return Request(
         request_id=request_id,
@@ -48,6 +49,7 @@ def make_request(
         stop_token_ids=stop_token_ids,
         num_resumed=num_resumed,
         salt=salt,
+        pooling=pooling,
     )
 
 

@@ -53,6 +53,8 @@ def _malformed(request: Request, info: EngineInfo) -> HeadwayError | None:
         return InvalidRequest(f"n must be between 1 and {MAX_CHOICES}.", param="n")
     if not 0 <= request.num_resumed < len(request.token_ids):
         return InvalidRequest("num_resumed must leave at least one prompt token.", param="num_resumed")
+    if request.pooling is not None and (request.n != 1 or request.grammar is not None):
+        return InvalidRequest("A request for an embedding has one choice and no grammar.", param="n")
     if request.adapter_id != 0:
         return InvalidRequest(
             f"Adapter {request.adapter_id} is not loaded; leave it out.", param="adapter_id"
@@ -90,6 +92,8 @@ def _float32(*values: float) -> Sequence[float]:
 
 
 def _too_long(request: Request, info: EngineInfo) -> HeadwayError | None:
+    if request.pooling is not None:
+        return _text_too_long(len(request.token_ids), info)
     num_prompt, num_total = len(request.token_ids), len(request.token_ids) + request.max_tokens
     lengths = f"This request needs {num_total} tokens: {num_prompt} in the prompt and {request.max_tokens} for max_tokens"
     if num_total > info.max_context:
@@ -105,6 +109,17 @@ def _too_long(request: Request, info: EngineInfo) -> HeadwayError | None:
             param="max_tokens" if num_prompt < num_slots else "prompt",
         )
     return None
+
+
+def _text_too_long(num_tokens: int, info: EngineInfo) -> HeadwayError | None:
+    """Nothing is generated: the text alone must fit, all of it into the cache."""
+    limit = min(info.max_context, info.num_blocks * info.block_size)
+    if num_tokens <= limit:
+        return None
+    return ContextExceeded(
+        f"The text has {num_tokens} tokens; the most this server embeds at once is {limit}. Shorten or divide it.",
+        param="input",
+    )
 
 
 def _no_room(request: Request, limits: SchedulerConfig, load: QueueLoad) -> HeadwayError | None:

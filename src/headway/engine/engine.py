@@ -35,6 +35,7 @@ from headway.core.request import Request
 from headway.engine.admission import QueueLoad, refusal
 from headway.engine.live_request import LiveRequest, refused
 from headway.engine.outbox import Outbox
+from headway.engine.pooling import HiddenRows, Pooler
 from headway.engine.roster import Roster
 from headway.engine.scheduler import plan
 from headway.engine.sequence import Sequence, State
@@ -42,7 +43,7 @@ from headway.engine.step_builder import build_step
 from headway.engine.totals import Totals
 from headway.engine.view import Plan, View
 from headway.kv.blocks import KvBlocks
-from headway.runner.step import Runner, StepResult
+from headway.runner.step import OutputKind, Runner, StepResult
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +101,11 @@ class Engine:
             before_ns = self._clock.now_ns()
             try:
                 result = self._runner.execute(step)
-                if len(result.tokens) != len(step.output_rows):
-                    raise ValueError(f"{len(step.output_rows)} tokens asked for, {len(result.tokens)} drawn")
+                num_sampled = step.output_kinds.count(OutputKind.LOGITS)
+                if len(result.tokens) != num_sampled:
+                    raise ValueError(f"{num_sampled} tokens asked for, {len(result.tokens)} drawn")
+                if bool(result.hidden) != (num_sampled < len(step.output_rows)):
+                    raise ValueError("hidden states do not come as asked for")
             except Exception:
                 logger.exception("the runner failed in a step of %d sequences", len(step_plan.chunks))
                 self._fail(step_plan)
@@ -157,7 +161,9 @@ class Engine:
         if error is not None:
             self._outbox.put_end(refused(request, error, now_ns))
             return
-        chain = self._kv.new_chain(request.salt, request.adapter_id)
+        # What takes nothing from the cache has a partition of its own.
+        salt = f"{request.salt} {request.request_id}" if request.pooling == "mean" else request.salt
+        chain = self._kv.new_chain(salt, request.adapter_id)
         sequences = {}
         for choice in range(request.n):
             sequences[choice] = Sequence(
@@ -216,8 +222,16 @@ class Engine:
         """Give every sequence what it computed and drew."""
         now_ns = self._clock.now_ns()
         row = 0
+        hidden = HiddenRows(result.hidden, step_plan.chunks)
         for sequence, num_tokens, draws in step_plan.chunks:
             self._totals.count_computed(num_tokens, sequence.is_decoding)
+            if sequence.pooler is not None:
+                hidden.push(sequence.pooler, num_tokens, ends=draws)
+                sequence.advance(num_tokens, ())
+                self._share(sequence)
+                if draws:
+                    self._end_pooled(sequence, sequence.pooler)
+                continue
             drawn: tuple[int, ...] = ()
             logprobs = None
             if draws:
@@ -242,6 +256,16 @@ class Engine:
                 self._end_choice(live, sequence, reason)
                 if not live.open:
                     self._end_request(live)
+
+    def _end_pooled(self, sequence: Sequence, pooler: Pooler) -> None:
+        """End a request for an embedding, whose text is computed."""
+        live = self._requests[sequence.request.request_id]
+        live.embedding = pooler.result()
+        if live.embedding is None:
+            self._end_all(live, InternalError("The model gave no direction for this text; send another."))
+            return
+        self._end_choice(live, sequence, "stop")
+        self._end_request(live)
 
     def _share(self, sequence: Sequence) -> None:
         """Offer the blocks that are full and computed to the prefix cache."""

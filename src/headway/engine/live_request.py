@@ -23,6 +23,7 @@ class LiveRequest:
     num_preemptions: int = 0
     first_scheduled_ns: int | None = None
     first_token_ns: int | None = None
+    embedding: bytes | None = None
 
     def finished(self, now_ns: int, error: HeadwayError | None) -> Finished:
         """Return the terminal event."""
@@ -33,6 +34,7 @@ class LiveRequest:
                 completion_tokens=self.num_output,
                 cached_tokens=self.num_cached,
             ),
+            embedding=self.embedding,
             error=None if error is None else ErrorInfo.of(error),
             num_preemptions=self.num_preemptions,
             queued_ns=self.queued_ns,

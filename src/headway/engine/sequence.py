@@ -13,6 +13,7 @@ from collections.abc import Sequence as ReadOnly
 from enum import Enum
 
 from headway.core.request import Request
+from headway.engine.pooling import Pooler
 from headway.kv.prefix_cache import BlockKey, PrefixChain
 
 
@@ -58,6 +59,7 @@ class Sequence:
     num_shared    leading blocks of `table` that are in the prefix cache
     has_started   whether it ever ran, be it waiting again now
     shares        False once a digest collided: blocks are no longer offered to the prefix cache
+    pooler        collects hidden states, of a request for an embedding; such a sequence never decodes
     """
 
     __slots__ = (
@@ -69,6 +71,7 @@ class Sequence:
         "num_prompt",
         "num_shared",
         "order",
+        "pooler",
         "request",
         "shares",
         "state",
@@ -86,7 +89,9 @@ class Sequence:
         self.table = array("i")
         self.num_computed = 0
         self.num_shared = 0
-        self.shares = True
+        self.pooler = None if request.pooling is None else Pooler(request.pooling)
+        # A mean needs every position's hidden state, which the cache does not keep; its blocks serve nobody else.
+        self.shares = request.pooling != "mean"
         self.state = State.WAITING
         self.has_started = False
         self.is_decoding = False
@@ -156,6 +161,8 @@ class Sequence:
         self._move(Move.PREEMPT)
         self.num_computed = 0
         self.num_shared = 0
+        if self.pooler is not None:
+            self.pooler.reset()
         self.chain.extend(self.tokens, len(self.tokens))
 
     def finish(self) -> None:

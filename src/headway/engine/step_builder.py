@@ -13,10 +13,13 @@ from headway.runner.step import OutputKind, SamplingBatch, Step
 
 
 def build_step(chunks: Iterable[Chunk[Sequence]]) -> Step:
-    """Return the step that computes `chunks`; its sampled rows are those chunks that draw, in order."""
+    """Return the step that computes `chunks`.
+
+    Its sampled rows are those of chunks that draw, its hidden rows those that poolers ask for; both in the chunks' order.
+    """
     tokens, positions, starts, context_lens = array("i"), array("i"), array("i", [0]), array("i")
     table, table_starts, adapters = array("i"), array("i", [0]), array("i")
-    rows = array("i")
+    rows, kinds = array("i"), array("i")
     drawing: list[Sequence] = []
     for sequence, num_tokens, draws in chunks:
         first = sequence.num_computed
@@ -31,8 +34,13 @@ def build_step(chunks: Iterable[Chunk[Sequence]]) -> Step:
         table.extend(sequence.table)
         table_starts.append(len(table))
         adapters.append(sequence.request.adapter_id)
-        if draws:
+        if sequence.pooler is not None:
+            num_rows = sequence.pooler.num_rows(num_tokens, ends=draws)
+            rows.extend(range(len(tokens) - num_rows, len(tokens)))
+            kinds.extend([OutputKind.HIDDEN] * num_rows)
+        elif draws:
             rows.append(len(tokens) - 1)
+            kinds.append(OutputKind.LOGITS)
             drawing.append(sequence)
     return Step(
         tokens=tokens,
@@ -43,7 +51,7 @@ def build_step(chunks: Iterable[Chunk[Sequence]]) -> Step:
         block_table_starts=table_starts,
         adapter_ids=adapters,
         output_rows=rows,
-        output_kinds=array("i", [OutputKind.LOGITS]) * len(rows),
+        output_kinds=kinds,
         sampling=_sampling(drawing) if drawing else None,
     )
 
