@@ -1,0 +1,503 @@
+"""The tiny random models that stand for the architectures: one case per way of computing, as its config.json.
+
+Each configuration is in the words of `transformers`, some as its fourth major version wrote them (`rope_theta`,
+`rope_scaling`), some as the fifth does (`rope_parameters`): both are found in folders. An ablation changes what a
+feature is or switches it off; scripts/make_architecture_references.py checks that the logits then change by far more
+than the tolerance of the test, so that a case proves what it is for. Sizes are uneven on purpose. Windows and original
+contexts are short, so that a few hundred positions go beyond them and beyond spans of 256.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+Config = Mapping[str, Any]
+
+VOCAB_SIZE: Final = 297
+NUM_TOKENS: Final = 600
+"""Crosses two borders between spans of 256 positions."""
+WINDOW: Final = 40
+
+_TOKENS: Final = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ablation:
+    """One feature changed: keys of the configuration replaced, tensors with these endings filled with a value."""
+
+    name: str
+    config: Config = field(default_factory=dict)
+    fill: Mapping[str, float] = field(default_factory=dict)
+    least: float = 0.15
+    """How far the logits have to move, as a relative error: three times what int8 may be off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A model: its configuration, how its weights are stored, and at which of its tokens logits are compared."""
+
+    name: str
+    config: Config
+    ablations: Sequence[Ablation]
+    seed: int = 1
+    dtype: Literal["F32", "F16", "BF16"] = "BF16"
+    num_shards: int = 1
+    """Files of the folder; more than one come with an index."""
+    num_tokens: int = NUM_TOKENS
+    max_context: int | None = None
+    """What the runner is configured for; None = the model's own."""
+    sources: Sequence[Literal["folder", "gguf"]] = ("folder", "gguf")
+    types: Mapping[str, str] = field(default_factory=dict)
+    """By beginnings of tensor names in the GGUF file, what is stored as another type than `dtype`."""
+    llama_cpp: bool = True
+    """Whether llama.cpp computes the GGUF file as `transformers` does the folder."""
+
+    @property
+    def positions(self) -> list[int]:
+        """Up to twelve positions: the first, around the window and the border of a span, in the scaled part, the last."""
+        wanted = (0, 17, WINDOW - 1, WINDOW, WINDOW + 1, 127, 255, 256, 300, 430, 512)
+        return [*(position for position in wanted if position < self.num_tokens - 1), self.num_tokens - 1]
+
+
+def _config(model_type: str, architecture: str, **values: Any) -> Config:
+    base = {
+        "architectures": [architecture],
+        "attention_dropout": 0.0,
+        "hidden_act": "silu",
+        "hidden_size": 72,
+        "intermediate_size": 136,
+        "max_position_embeddings": 1024,
+        "model_type": model_type,
+        "num_attention_heads": 6,
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "vocab_size": VOCAB_SIZE,
+        **_TOKENS,
+        **values,
+    }
+    return MappingProxyType(base)
+
+
+def _llama(**values: Any) -> Config:
+    fixed = {"attention_bias": False, "head_dim": 16, "mlp_bias": False, "torch_dtype": "bfloat16"}
+    return _config("llama", "LlamaForCausalLM", **{**fixed, **values})
+
+
+def _qwen2(**values: Any) -> Config:
+    sizes = {"hidden_size": 96, "max_window_layers": 2, "rope_theta": 1e6, "sliding_window": WINDOW}
+    fixed = {"torch_dtype": "bfloat16", "use_sliding_window": False}
+    return _config("qwen2", "Qwen2ForCausalLM", **{**sizes, **fixed, **values})
+
+
+def _qwen3moe(**values: Any) -> Config:
+    sizes = {"decoder_sparse_step": 1, "head_dim": 32, "hidden_size": 96, "moe_intermediate_size": 40}
+    experts = {"mlp_only_layers": [], "norm_topk_prob": True, "num_experts": 8, "num_experts_per_tok": 2}
+    fixed = {
+        "attention_bias": False,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "rope_theta": 1e6,
+        "sliding_window": None,
+        "use_sliding_window": False,
+    }
+    return _config("qwen3_moe", "Qwen3MoeForCausalLM", **{**sizes, **experts, **fixed, **values})
+
+
+def _phi3(**values: Any) -> Config:
+    fixed = {
+        "embd_pdrop": 0.0,
+        "hidden_size": 96,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "original_max_position_embeddings": 1024,
+        "partial_rotary_factor": 0.75,
+        "resid_pdrop": 0.0,
+        "rope_scaling": None,
+        "rope_theta": 10_000.0,
+        "sliding_window": None,
+    }
+    return _config("phi3", "Phi3ForCausalLM", **{**fixed, **values})
+
+
+def _gemma2(**values: Any) -> Config:
+    fixed = {
+        "attention_bias": False,
+        "attn_logit_softcapping": 2.5,
+        "cache_implementation": "hybrid",
+        "final_logit_softcapping": 6.0,
+        "head_dim": 32,
+        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_activation": "gelu_pytorch_tanh",
+        "num_attention_heads": 4,
+        "num_hidden_layers": 4,
+        "query_pre_attn_scalar": 32,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10_000.0,
+        "sliding_window": WINDOW,
+        "tie_word_embeddings": True,
+    }
+    return _config("gemma2", "Gemma2ForCausalLM", **{**fixed, **values})
+
+
+def _gemma3(**values: Any) -> Config:
+    fixed = {
+        "attention_bias": False,
+        "head_dim": 32,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "num_attention_heads": 4,
+        "num_key_value_heads": 1,
+        "query_pre_attn_scalar": 32,
+        "rms_norm_eps": 1e-6,
+        "sliding_window": WINDOW,
+        "tie_word_embeddings": True,
+    }
+    config = {**_config("gemma3_text", "Gemma3ForCausalLM", **{**fixed, **values})}
+    del config["hidden_act"]
+    return MappingProxyType(config)
+
+
+_LLAMA3: Final = {
+    "factor": 8.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 128,
+    "rope_type": "llama3",
+}
+_YARN: Final = {"factor": 8.0, "original_max_position_embeddings": 128, "type": "yarn"}
+_SHORT_FACTORS: Final = [1.0, 1.0, 1.05, 1.1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 1.9, 2.1]
+_LONG_FACTORS: Final = [1.0, 1.2, 1.6, 2.3, 3.0, 4.2, 6.0, 8.5, 11.0, 14.0, 15.5, 16.0]
+_LONGROPE: Final = {"long_factor": _LONG_FACTORS, "short_factor": _SHORT_FACTORS, "type": "longrope"}
+_WINDOW_OFF: Final = Ablation(name="no window", config={"sliding_window": None})
+_WINDOW_WIDE: Final = Ablation(name="no window", config={"sliding_window": 4096})
+_WINDOW_OFF_BY_ONE: Final = Ablation(
+    name="window one wider", config={"sliding_window": WINDOW + 1}, least=0.04
+)
+_NO_SCALING: Final = Ablation(name="rotation not scaled", config={"rope_scaling": None})
+
+_QK_NORMS: Final = (
+    Ablation(name="query norm without weight", fill={"self_attn.q_norm.weight": 1.0}),
+    Ablation(name="key norm without weight", fill={"self_attn.k_norm.weight": 1.0}),
+)
+_POST_NORMS: Final = (
+    Ablation(name="attention norm after without weight", fill={"post_attention_layernorm.weight": 0.0}),
+    Ablation(name="feed-forward norm after without weight", fill={"post_feedforward_layernorm.weight": 0.0}),
+)
+
+CASES: Final[Sequence[Case]] = (
+    Case(
+        name="llama",
+        dtype="F16",
+        config=_llama(
+            hidden_size=64,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            rope_scaling=None,
+            rope_theta=10_000.0,
+            tie_word_embeddings=True,
+            torch_dtype="float16",
+        ),
+        ablations=[Ablation(name="other frequencies", config={"rope_theta": 20_000.0})],
+    ),
+    Case(
+        name="llama-untied",
+        dtype="F32",
+        num_shards=3,
+        config=_llama(
+            dtype="float32",
+            head_dim=32,
+            num_attention_heads=4,
+            rope_parameters={"rope_theta": 50_000.0, "rope_type": "default"},
+        ),
+        ablations=[
+            Ablation(
+                name="other frequencies",
+                config={"rope_parameters": {"rope_theta": 100_000.0, "rope_type": "default"}},
+            ),
+        ],
+    ),
+    Case(
+        name="llama3-rope",
+        config=_llama(rope_scaling=_LLAMA3, rope_theta=10_000.0),
+        ablations=[
+            _NO_SCALING,
+            Ablation(
+                name="other low frequency", config={"rope_scaling": {**_LLAMA3, "low_freq_factor": 2.0}}
+            ),
+            Ablation(
+                name="other original context",
+                config={"rope_scaling": {**_LLAMA3, "original_max_position_embeddings": 256}},
+            ),
+        ],
+    ),
+    Case(
+        name="llama-linear",
+        config=_llama(rope_parameters={"factor": 4.0, "rope_theta": 10_000.0, "rope_type": "linear"}),
+        ablations=[
+            Ablation(
+                name="rotation not scaled",
+                config={"rope_parameters": {"rope_theta": 10_000.0, "rope_type": "default"}},
+            ),
+        ],
+    ),
+    Case(
+        name="mistral",
+        sources=["folder"],  # llama.cpp's GGUF files of Mistral tell of no window
+        config=_config(
+            "mistral",
+            "MistralForCausalLM",
+            head_dim=32,
+            hidden_size=80,
+            num_attention_heads=4,
+            rope_theta=10_000.0,
+            sliding_window=WINDOW,
+            torch_dtype="bfloat16",
+        ),
+        ablations=[_WINDOW_OFF, _WINDOW_OFF_BY_ONE],
+    ),
+    Case(
+        name="qwen2",
+        config=_qwen2(
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            rope_scaling=_YARN,
+            rope_theta=10_000.0,
+            tie_word_embeddings=True,
+        ),
+        ablations=[
+            Ablation(name="no query bias", fill={"q_proj.bias": 0.0}),
+            Ablation(name="no key bias", fill={"k_proj.bias": 0.0}),
+            Ablation(name="no value bias", fill={"v_proj.bias": 0.0}),
+            _NO_SCALING,
+            Ablation(name="no attention factor", config={"rope_scaling": {**_YARN, "attention_factor": 1.0}}),
+            Ablation(name="other beta", config={"rope_scaling": {**_YARN, "beta_fast": 8.0}}, least=0.04),
+        ],
+    ),
+    Case(
+        name="qwen2-window",
+        sources=["folder"],  # nor do those of Qwen2
+        config=_qwen2(max_window_layers=1, num_hidden_layers=4, use_sliding_window=True),
+        ablations=[
+            Ablation(name="no window", config={"use_sliding_window": False}),
+            Ablation(name="window in every layer", config={"max_window_layers": 0}),
+            Ablation(name="window in one layer less", config={"max_window_layers": 2}),
+            _WINDOW_OFF_BY_ONE,
+        ],
+    ),
+    Case(
+        name="qwen3",
+        config=_config(
+            "qwen3",
+            "Qwen3ForCausalLM",
+            attention_bias=False,
+            dtype="bfloat16",
+            head_dim=32,
+            max_window_layers=3,
+            num_attention_heads=4,
+            rms_norm_eps=1e-6,
+            rope_parameters={"rope_theta": 1e6, "rope_type": "default"},
+            sliding_window=None,
+            tie_word_embeddings=True,
+            use_sliding_window=False,
+        ),
+        ablations=_QK_NORMS,
+    ),
+    Case(
+        name="qwen3moe",
+        seed=2,  # of 30, that whose router decided least narrowly at the positions compared
+        num_shards=2,
+        config=_qwen3moe(),
+        ablations=[
+            *_QK_NORMS,
+            Ablation(name="experts' weights not normalized", config={"norm_topk_prob": False}),
+            Ablation(name="one expert", config={"num_experts_per_tok": 1}),
+            Ablation(name="three experts", config={"num_experts_per_tok": 3}, least=0.1),
+        ],
+    ),
+    Case(
+        name="qwen3moe-raw",
+        sources=["folder"],  # llama.cpp normalizes always
+        config=_qwen3moe(norm_topk_prob=False, num_experts=6, num_experts_per_tok=3),
+        ablations=[Ablation(name="experts' weights normalized", config={"norm_topk_prob": True}, least=0.1)],
+    ),
+    Case(
+        name="phi3",
+        llama_cpp=False,  # it has switched windows off for phi3
+        config=_phi3(sliding_window=WINDOW),
+        ablations=[
+            _WINDOW_OFF,
+            _WINDOW_OFF_BY_ONE,
+            Ablation(name="all dimensions rotate", config={"partial_rotary_factor": 1.0}),
+        ],
+    ),
+    Case(
+        name="phi3-longrope-short",
+        num_tokens=240,
+        max_context=256,
+        config=_phi3(original_max_position_embeddings=256, rope_scaling=_LONGROPE),
+        ablations=[
+            Ablation(
+                name="long factors",
+                config={"rope_scaling": {**_LONGROPE, "short_factor": _LONG_FACTORS}},
+            ),
+            Ablation(
+                name="no attention factor", config={"rope_scaling": {**_LONGROPE, "attention_factor": 1.0}}
+            ),
+            Ablation(name="no factors", config={"rope_scaling": {**_LONGROPE, "short_factor": [1.0] * 12}}),
+        ],
+    ),
+    Case(
+        name="phi3-longrope-long",
+        max_context=640,
+        config=_phi3(original_max_position_embeddings=256, rope_scaling=_LONGROPE),
+        ablations=[
+            Ablation(
+                name="short factors",
+                config={"rope_scaling": {**_LONGROPE, "long_factor": _SHORT_FACTORS}},
+            ),
+            Ablation(
+                name="no attention factor", config={"rope_scaling": {**_LONGROPE, "attention_factor": 1.0}}
+            ),
+        ],
+    ),
+    Case(
+        name="gemma2",
+        config=_gemma2(),
+        ablations=[
+            Ablation(name="no cap on scores", config={"attn_logit_softcapping": None}),
+            Ablation(name="no cap on logits", config={"final_logit_softcapping": None}),
+            _WINDOW_WIDE,
+            _WINDOW_OFF_BY_ONE,
+            Ablation(
+                name="windows in the other layers",
+                config={"layer_types": ["full_attention", "sliding_attention"] * 2},
+            ),
+            *_POST_NORMS,
+        ],
+    ),
+    Case(
+        name="gemma2-scale",
+        sources=["folder"],  # llama.cpp knows the scale of each size by heart
+        num_tokens=300,
+        config=_gemma2(attn_logit_softcapping=50.0, query_pre_attn_scalar=12),
+        ablations=[Ablation(name="scale of the head's size", config={"query_pre_attn_scalar": 32})],
+    ),
+    Case(
+        name="gemma3",
+        config=_gemma3(
+            num_hidden_layers=7,
+            rope_local_base_freq=10_000.0,
+            rope_scaling={"factor": 8.0, "rope_type": "linear"},
+            rope_theta=1e6,
+            sliding_window_pattern=6,
+        ),
+        ablations=[
+            _NO_SCALING,
+            Ablation(name="global rotation everywhere", config={"rope_local_base_freq": 1e6}),
+            Ablation(name="local rotation everywhere", config={"rope_theta": 1e4}, least=0.1),
+            Ablation(name="no local layers", config={"sliding_window_pattern": 1}),
+            _WINDOW_OFF_BY_ONE,
+            *_QK_NORMS,
+            *_POST_NORMS,
+        ],
+    ),
+    Case(
+        name="gemma3-layers",
+        dtype="F32",
+        config=_gemma3(
+            dtype="float32",
+            final_logit_softcapping=6.0,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+            num_hidden_layers=4,
+            rope_parameters={
+                "full_attention": {"rope_theta": 200_000.0, "rope_type": "default"},
+                "sliding_attention": {"rope_theta": 5_000.0, "rope_type": "default"},
+            },
+        ),
+        ablations=[
+            Ablation(name="no cap on logits", config={"final_logit_softcapping": None}),
+            Ablation(name="no local layers", config={"layer_types": ["full_attention"] * 4}),
+        ],
+    ),
+    Case(
+        name="llama-quantized",
+        dtype="F32",
+        sources=["gguf"],
+        num_tokens=300,
+        config=_llama(
+            head_dim=32,
+            hidden_size=256,
+            intermediate_size=256,
+            num_attention_heads=8,
+            rope_theta=10_000.0,
+            tie_word_embeddings=False,
+        ),
+        types={
+            "token_embd": "Q6_K",
+            "output.": "Q5_K",
+            "blk.0.attn_q.": "Q4_K",
+            "blk.0.attn_k.": "Q5_K",
+            "blk.0.attn_v.": "Q6_K",
+            "blk.0.attn_output": "Q5_0",
+            "blk.0.ffn_gate": "IQ4_NL",
+            "blk.0.ffn_up": "Q8_0",
+            "blk.0.ffn_down": "Q5_1",
+            "blk.1.attn_q.": "Q5_0",
+            "blk.1.attn_k.": "Q4_1",
+            "blk.1.attn_v.": "Q4_0",
+            "blk.1.attn_output": "Q4_K",
+            "blk.1.ffn_gate": "Q5_K",
+            "blk.1.ffn_up": "Q6_K",
+            "blk.1.ffn_down": "IQ4_NL",
+            "blk.2.attn_q.": "IQ4_NL",
+            "blk.2.attn_k.": "Q6_K",
+            "blk.2.attn_v.": "Q4_K",
+            "blk.2.attn_output": "Q6_K",
+            "blk.2.ffn_gate": "Q4_K",
+            "blk.2.ffn_up": "Q5_K",
+            "blk.2.ffn_down": "Q6_K",
+        },
+        ablations=[Ablation(name="other frequencies", config={"rope_theta": 20_000.0})],
+    ),
+    Case(
+        name="qwen3moe-quantized",
+        dtype="F32",
+        sources=["gguf"],
+        num_tokens=300,
+        config=_qwen3moe(hidden_size=256, moe_intermediate_size=256, num_experts=4),
+        types={
+            "token_embd": "Q4_K",
+            "output.": "Q6_K",
+            "blk.0.ffn_gate_exps": "Q4_K",
+            "blk.0.ffn_up_exps": "Q5_K",
+            "blk.0.ffn_down_exps": "Q6_K",
+            "blk.1.ffn_gate_exps": "Q5_0",
+            "blk.1.ffn_up_exps": "IQ4_NL",
+            "blk.1.ffn_down_exps": "Q8_0",
+        },
+        ablations=[Ablation(name="one expert", config={"num_experts_per_tok": 1})],
+    ),
+    Case(
+        name="phi3-quantized",
+        dtype="F32",
+        sources=["gguf"],
+        num_tokens=300,
+        config=_phi3(hidden_size=256, intermediate_size=256, num_attention_heads=8, num_key_value_heads=2),
+        types={
+            "token_embd": "Q8_0",
+            "output.": "Q6_K",
+            "blk.0.attn_qkv": "Q5_K",
+            "blk.0.attn_output": "Q4_K",
+            "blk.0.ffn_up": "Q4_K",
+            "blk.0.ffn_down": "Q6_K",
+            "blk.1.attn_qkv": "Q4_0",
+            "blk.1.ffn_up": "Q5_0",
+            "blk.2.attn_qkv": "Q6_K",
+            "blk.2.ffn_up": "IQ4_NL",
+        },
+        ablations=[Ablation(name="all dimensions rotate", config={"partial_rotary_factor": 1.0})],
+    ),
+)
