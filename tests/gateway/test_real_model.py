@@ -8,10 +8,8 @@ import pytest
 from headway.core.config import EngineConfig, SchedulerConfig
 from headway.engine.build import build_engine
 from headway.gateway.app import create_app
-from headway.models.architectures import open_model
-from headway.models.chat_template import ChatTemplate
 from headway.models.fetch import resolve_model
-from headway.models.tokenizer import Tokenizer
+from headway.models.text_side import open_text
 from support.asgi_client import Exchange
 from support.gateway_stack import Stack, open_stack, read_text
 
@@ -23,7 +21,7 @@ CODE = "def quicksort(items: list[int]) -> list[int]:\n    "
 @pytest.fixture
 async def stack() -> AsyncIterator[Stack]:
     path = resolve_model("smollm2")
-    file, _ = open_model(path)
+    text = open_text(path)
     config = EngineConfig(
         model="smollm2",
         model_path=str(path),
@@ -31,8 +29,7 @@ async def stack() -> AsyncIterator[Stack]:
         kv_bytes=64 * 1024 * 1024,
         scheduler=SchedulerConfig(max_prefill_tokens=32),
     )
-    template = ChatTemplate.from_metadata(file.metadata)
-    async with open_stack(config, build_engine, Tokenizer(file.metadata), template) as stack:
+    async with open_stack(config, build_engine, text.tokenizer, text.chat_template) as stack:
         yield stack
 
 

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidRequest, ModelFileError
+from headway.models.bpe_kinds import BPE_KINDS, pre_tokenizer
 from headway.models.fetch import resolve_model
 from headway.models.gguf import read_gguf
-from headway.models.text_split import MAX_PIECE_CHARS, PIECE_CHARS, TextSplitter
-from headway.models.tokenizer import Tokenizer, pre_tokenizer
+from headway.models.text_split import MAX_PIECE_CHARS, PIECE_CHARS, split_words
+from headway.models.tokenizer import Tokenizer
 from support.tiny_gguf import ENDOFTEXT, FIRST_BYTE_TOKEN, IM_END, IM_START, tiny_tokenizer
 
 DATA = Path(__file__).parents[1] / "data" / "smollm2"
@@ -87,7 +88,7 @@ def test_a_long_text_has_the_ids_of_the_whole(smollm2: Tokenizer) -> None:
     cases = json.loads(REFERENCES.read_text())
     text = "x ".join(case["text"] for case in cases * 12)
     assert len(text) > 3 * PIECE_CHARS
-    whole = smollm2._parsing.encode_batch_fast([text], add_special_tokens=False)[0].ids
+    whole = smollm2._parts.parsing.encode_batch_fast([text], add_special_tokens=False)[0].ids
     assert smollm2.encode(text) == whole
 
 
@@ -96,7 +97,7 @@ _MIXED = st.text(st.sampled_from("ab z09 9\n\t '’é日本。,.!<|>_im\u0301"),
 
 @given(text=_MIXED, piece_chars=st.integers(1, 8))
 def test_pieces_have_the_ids_of_the_whole(tiny: Tokenizer, text: str, piece_chars: int) -> None:
-    splitter = TextSplitter(["<|im_end|>", "im"], lone_digits=True)
+    splitter = split_words(["<|im_end|>", "im"], lone_digits=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headway.models.text_split.PIECE_CHARS", piece_chars)
         pieces = list(splitter.split(text))
@@ -104,11 +105,12 @@ def test_pieces_have_the_ids_of_the_whole(tiny: Tokenizer, text: str, piece_char
     assert [i for piece in pieces for i in tiny.encode(piece)] == tiny.encode(text)
 
 
-@pytest.mark.parametrize("kind", ["smollm", "gpt-2", "llama-bpe", "qwen2"])
+@pytest.mark.parametrize("kind", ["smollm", "gpt-2", "llama-bpe", "qwen2", "qwen35", "tekken", "gpt-4o"])
 @given(text=_MIXED)
 def test_a_cut_is_a_boundary_of_words(kind: str, text: str) -> None:
-    splitter = TextSplitter([], lone_digits=kind in ("smollm", "qwen2"))
-    words = pre_tokenizer(kind)
+    assert BPE_KINDS[kind].lone_digits == (kind in ("smollm", "qwen2", "qwen35", "tekken"))
+    splitter = split_words([], lone_digits=BPE_KINDS[kind].lone_digits)
+    words = pre_tokenizer(BPE_KINDS[kind])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headway.models.text_split.PIECE_CHARS", 1)
         pieces = list(splitter.split(text))
@@ -118,7 +120,7 @@ def test_a_cut_is_a_boundary_of_words(kind: str, text: str) -> None:
 
 def test_an_endless_word_is_cut_outside_special_tokens() -> None:
     special = "<|im_end|>"
-    splitter = TextSplitter([special], lone_digits=True)
+    splitter = split_words([special], lone_digits=True)
     pieces = list(splitter.split("!" * 7 + special * (2 * MAX_PIECE_CHARS // len(special))))
     assert len(pieces) == 3
     assert all(len(piece) <= MAX_PIECE_CHARS for piece in pieces)
@@ -126,7 +128,7 @@ def test_an_endless_word_is_cut_outside_special_tokens() -> None:
 
 
 def test_ordinary_text_and_digits_come_in_small_pieces() -> None:
-    splitter = TextSplitter(["<|im_start|>", "<|endoftext|>"], lone_digits=True)
+    splitter = split_words(["<|im_start|>", "<|endoftext|>"], lone_digits=True)
     for text in ("some words, " * 10_000, "0123456789" * 10_000, "日本語。" * 20_000):
         assert max(map(len, splitter.split(text))) < PIECE_CHARS + 20
 
@@ -208,6 +210,7 @@ def test_bos_is_added_once_and_only_if_the_file_says_so(tiny: Tokenizer) -> None
     assert adding.encode("a") == [IM_START, *byte_ids("a")]
     assert adding.encode("<|im_start|>a") == [IM_START, *byte_ids("a")]
     assert adding.encode("a", add_bos=False) == byte_ids("a")
+    assert adding.encode("<|im_start|><|im_start|>", add_bos=False) == [IM_START, IM_START]
     assert adding.encode("") == [IM_START]
 
 
@@ -234,10 +237,12 @@ def test_all_tokens_that_end_a_turn_end_an_answer(tiny: Tokenizer) -> None:
         ("gpt-2", ["I", "'m", " 12", " ok", "!?", "\n\n", "\n", "x"]),
         ("llama-bpe", ["I", "'m", " ", "12", " ok", "!?\n\n\n", "x"]),
         ("qwen2", ["I", "'m", " ", "1", "2", " ok", "!?\n\n\n", "x"]),
+        ("tekken", ["I", "'m", " ", "1", "2", " ok", "!?\n\n\n", "x"]),
+        ("gpt-4o", ["I'm", " ", "12", " ok", "!?\n\n\n", "x"]),
     ],
 )
 def test_words_of_each_kind(kind: str, words: list[str]) -> None:
-    found = [word for word, _ in pre_tokenizer(kind).pre_tokenize_str("I'm 12 ok!?\n\n\nx")]
+    found = [word for word, _ in pre_tokenizer(BPE_KINDS[kind]).pre_tokenize_str("I'm 12 ok!?\n\n\nx")]
     assert [word.replace("Ġ", " ").replace("Ċ", "\n") for word in found] == words
 
 
@@ -247,9 +252,10 @@ def test_words_of_each_kind(kind: str, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model": "llama"}, "model 'llama' is not supported"),
+        ({"model": "t5"}, "model 't5' is not supported"),
+        ({"model": "llama"}, "tokenizer.ggml.scores"),
         ({"model": None}, "model None"),
-        ({"pre": "dbrx"}, "pre-tokenizer 'dbrx' is not supported; supported are smollm"),
+        ({"pre": "falcon"}, "pre-tokenizer 'falcon' is not supported; supported are smollm"),
         ({"pre": None}, "pre-tokenizer None"),
         ({"tokens": None}, "tokenizer.ggml.tokens"),
         ({"tokens": [1, 2]}, "tokenizer.ggml.tokens"),

@@ -14,8 +14,7 @@ from headway.core.messages import Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.engine.build import build_engine
-from headway.models.architectures import open_model
-from headway.models.tokenizer import Tokenizer
+from headway.models.text_side import open_text
 
 
 def main(path: str, isa: str, prompt: str) -> None:
@@ -24,8 +23,7 @@ def main(path: str, isa: str, prompt: str) -> None:
         model="tiny", model_path=path, isa=cast(InstructionSet, isa), threads=2, kv_bytes=1 << 20
     )
     engine = build_engine(config, MonotonicClock())
-    file, _ = open_model(Path(path))
-    tokenizer = Tokenizer(file.metadata)
+    tokenizer = open_text(Path(path)).tokenizer
     request = Request(
         request_id="one",
         token_ids=tuple(tokenizer.encode(prompt)),

@@ -22,9 +22,7 @@ from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
 from headway.gateway.served import ServedModel
-from headway.models.architectures import open_model
-from headway.models.chat_template import ChatTemplate
-from headway.models.tokenizer import Tokenizer
+from headway.models.text_side import open_text
 from headway.obs.metrics import Metrics
 
 LOG_SETUP = "headway.obs.logs:configure"
@@ -56,10 +54,10 @@ async def running_service(
         metrics,
         log=LogSettings(setup=LOG_SETUP, level=log_level, json=log_json),
     )
-    reading = asyncio.create_task(asyncio.to_thread(_read_text_side, Path(engine_config.model_path)))
+    reading = asyncio.create_task(asyncio.to_thread(open_text, Path(engine_config.model_path)))
     try:
         await engine.start()  # directly: a cancellation must reach it and wait until its process is gone
-        tokenizer, chat_template = await reading
+        text = await reading
     except BaseException:
         if not reading.cancel() and not reading.cancelled():
             reading.exception()  # it may have failed as well, on the same file: heard
@@ -68,8 +66,8 @@ async def running_service(
     served = ServedModel(
         name=engine_config.model,
         engine=engine,
-        tokenizer=tokenizer,
-        chat_template=chat_template,
+        tokenizer=text.tokenizer,
+        chat_template=text.chat_template,
         created_s=int(time.time()),
     )
     gateway = Gateway(
@@ -89,11 +87,3 @@ async def running_service(
 def _is_not_about_a_client_that_left(record: logging.LogRecord) -> bool:
     """Drop what event loops warn of when steps that had piled up are written before the loop tells of a lost client."""
     return record.msg != "socket.send() raised exception."
-
-
-def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:
-    file, _ = open_model(path)
-    tokenizer = Tokenizer(file.metadata)  # it has checked the ids below
-    ids = (file.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos"))
-    bos, eos = (tokenizer.token_text(token_id if isinstance(token_id, int) else None) for token_id in ids)
-    return tokenizer, ChatTemplate.from_metadata(file.metadata, bos_token=bos, eos_token=eos)

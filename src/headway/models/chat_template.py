@@ -70,6 +70,7 @@ class ChatTemplate:
             MemoryError,
         ) as error:
             raise ModelFileError(f"The file's chat template does not compile: {error}.") from error
+        self.source = source
         self._names = {"bos_token": bos_token, "eos_token": eos_token}
 
     @classmethod

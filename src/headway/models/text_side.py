@@ -1,0 +1,108 @@
+"""Everything about a model that has to do with text: its tokenizer, chat template, and what to do with its tokens.
+
+`open_text` takes what `architectures` takes: a GGUF file (of a split one, the first) or a Hugging Face folder. It reads no
+tensors, and knows neither requests nor the engine.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.core.errors import ModelFileError
+from headway.core.request import Pooling
+from headway.models.chat_template import ChatTemplate
+from headway.models.gguf import read_gguf
+from headway.models.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class FimTokens:
+    """Ids of the tokens that make a model fill in the middle.
+
+    All models that we know by their tokens take: `prefix`, the text before, `suffix`, the text after, `middle`.
+    """
+
+    prefix: int
+    suffix: int
+    middle: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextSide:
+    """What serves one model's text. `fim`: None if it cannot fill in; `pooling`: None if it makes no embeddings."""
+
+    tokenizer: Tokenizer
+    chat_template: ChatTemplate | None
+    fim: FimTokens | None
+    pooling: Pooling | None
+
+
+# Names of these tokens as llama.cpp knows them (src/llama-vocab.cpp): Qwen; StarCoder, Granite; DeepSeek; CodeLlama;
+# GLM; Falcon-H1. Mistral's [PREFIX] and [SUFFIX] are left out: Codestral takes the suffix first, and no middle.
+_FIM_NAMES = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    ("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
+    ("\u2581<PRE>", "\u2581<SUF>", "\u2581<MID>"),
+    ("<PRE>", "<SUF>", "<MID>"),
+    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),
+    ("<|prefix|>", "<|suffix|>", "<|middle|>"),
+)
+_FIM_KEYS = (
+    ("fim_pre", "fim_suf", "fim_mid"),
+    ("prefix", "suffix", "middle"),
+)  # the second are GGUF's older ones
+
+_POOLING_TYPES: Mapping[int, Pooling | None] = {
+    0: None,
+    1: "mean",
+    3: "last",
+}  # llama.h, enum llama_pooling_type
+_POOLING_NAMES = {2: "cls", 4: "rank"}
+
+
+def open_text(path: Path) -> TextSide:
+    """Read the text side of the model at `path`; raises ModelFileError for what we cannot do exactly."""
+    return _from_metadata(read_gguf(path).metadata)
+
+
+def _from_metadata(metadata: Mapping[str, Any]) -> TextSide:
+    tokenizer = Tokenizer(metadata)
+    eos = metadata.get("tokenizer.ggml.eos_token_id")  # checked by the tokenizer
+    template = ChatTemplate.from_metadata(
+        metadata,
+        bos_token=tokenizer.token_text(tokenizer.bos_id),
+        eos_token=tokenizer.token_text(eos if isinstance(eos, int) else None),
+    )
+    return TextSide(tokenizer, template, _gguf_fim(metadata, tokenizer), _gguf_pooling(metadata))
+
+
+def _gguf_fim(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> FimTokens | None:
+    for names in _FIM_KEYS:
+        ids = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in names]
+        known = [i for i in ids if isinstance(i, int) and 0 <= i < tokenizer.vocab_size]
+        if len(known) == len(names):
+            return FimTokens(*known)
+    return fim_by_name(tokenizer)
+
+
+def fim_by_name(tokenizer: Tokenizer) -> FimTokens | None:
+    """Return the tokens that fill in the middle as models are used to calling them, None if there are none."""
+    for names in _FIM_NAMES:
+        ids = [tokenizer.token_id(name) for name in names]
+        known = [i for i in ids if i is not None]
+        if len(known) == len(names):
+            return FimTokens(*known)
+    return None
+
+
+def _gguf_pooling(metadata: Mapping[str, Any]) -> Pooling | None:
+    key = f"{metadata.get('general.architecture')}.pooling_type"
+    kind = metadata.get(key, 0)
+    if kind not in _POOLING_TYPES:
+        raise ModelFileError(
+            f"{key} is {_POOLING_NAMES.get(kind, kind)!r}, which is not supported; mean and last are."
+        )
+    return _POOLING_TYPES[kind]
