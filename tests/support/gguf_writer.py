@@ -40,6 +40,25 @@ def encode_gguf(
     return bytes(header + bytes(-len(header) % alignment) + body)
 
 
+def encode_gguf_shards(
+    metadata: Mapping[str, MetadataInput], tensors: Sequence[TensorInput], count: int
+) -> tuple[bytes, ...]:
+    """Return `count` files as llama.cpp's gguf-split makes them; the first has the metadata, each some tensors in order."""
+    size = -(-len(tensors) // count)
+    return tuple(
+        encode_gguf(
+            {
+                **(metadata if number == 0 else {}),
+                "split.no": struct.pack("<IH", 2, number),
+                "split.count": struct.pack("<IH", 2, count),
+                "split.tensors.count": struct.pack("<Ii", 5, len(tensors)),
+            },
+            tensors[number * size : (number + 1) * size],
+        )
+        for number in range(count)
+    )
+
+
 def _string(text: str) -> bytes:
     raw = text.encode()
     return struct.pack("<Q", len(raw)) + raw

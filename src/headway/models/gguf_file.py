@@ -39,24 +39,38 @@ _V = TypeVar("_V", bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor: `dims` has the contiguous dimension first (GGUF's order); `offset` counts from the file's start."""
+    """One tensor: `dims` has the contiguous dimension first (GGUF's order); `offset` counts from its file's start.
+
+    `file` is the index of that file in `GgufFile.files`.
+    """
 
     name: str
     dims: tuple[int, ...]
     type: TensorType
     offset: int
     num_bytes: int
+    file: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """A validated header. Tensors lie aligned inside the file and do not overlap; keys and names are unique."""
+    """A validated header. Tensors lie aligned inside their file and do not overlap; keys and names are unique.
+
+    A model in shards (`headway.models.gguf_shards`) has the metadata of the first and the tensors of all.
+    """
 
     path: Path
     version: int
     alignment: int
     metadata: Mapping[str, MetadataValue]
     tensors: Mapping[str, GgufTensor]
+    more_files: tuple[Path, ...] = ()
+    """The shards after the first, in order."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Where tensors lie: the file itself, or its shards in order."""
+        return (self.path, *self.more_files)
 
     def text(self, key: str, default: str | None = None) -> str:
         """Return the string at `key`; raises ModelFileError if it is missing (without default) or no string."""
