@@ -15,10 +15,12 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
 
     kind     "json_schema": `source` is a JSON schema; "regex": a regular expression for the whole answer;
              "lark": a grammar in the dialect of `llguidance` (docs/syntax.md there)
+    param    the request's field it came from, for errors
     """
 
     kind: Literal["json_schema", "regex", "lark"]
     source: str
+    param: str = "response_format"
 
 
 Pooling = Literal["mean", "last"]
