@@ -6,6 +6,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
@@ -35,9 +36,9 @@ std::span<const T> view(const Array<T>& array) {
 
 // Lets go of the GIL while it lives.
 //
-// nanobind's own does, too, but Python before 3.14 ends a thread that wants the GIL back while the interpreter shuts down
-// by unwinding its stack, which C++ answers with an abort of the process. Here such a thread sleeps until the process ends,
-// as it does from Python 3.14 on.
+// nanobind's own does, too, but Python before 3.14 ends a thread that wants the GIL back while the interpreter shuts
+// down by unwinding its stack, which C++ answers with an abort of the process. Here such a thread sleeps until the
+// process ends, as it does from Python 3.14 on.
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()) {}
@@ -57,19 +58,48 @@ class GilRelease {
 
 nb::bytes to_bytes(const std::vector<float>& values) { return nb::bytes(values.data(), values.size() * sizeof(float)); }
 
-void load(Model& model, const std::string& role, std::optional<int> layer, int type, std::int64_t rows,
-          std::int64_t columns, const ByteArray& data) {
-  if (layer.has_value() && *layer < 0) throw std::invalid_argument("layer must not be negative.");
-  const GilRelease release;
-  model.load(role, layer.value_or(-1), static_cast<TensorType>(type), rows, columns, view(data));
+// (dim, interleaved, frequencies, scale) and (rope, window) of `headway.core.plan`.
+using RopeTuple = std::tuple<int, bool, std::vector<double>, double>;
+using LayerTuple = std::tuple<int, std::optional<int>>;
+
+std::vector<Rope> to_ropes(const std::vector<RopeTuple>& tuples) {
+  std::vector<Rope> ropes;
+  for (const auto& [dim, interleaved, frequencies, scale] : tuples)
+    ropes.push_back({dim, interleaved, frequencies, scale});
+  return ropes;
 }
 
-nb::bytes dequantize(int type, std::int64_t columns, const ByteArray& data) {
-  const auto tensor_type = static_cast<TensorType>(type);
-  if (columns < 0 || static_cast<std::int64_t>(data.size()) != row_bytes(tensor_type, columns))
-    throw std::invalid_argument("data does not hold one row of that many columns.");
+std::vector<LayerShape> to_layers(const std::vector<LayerTuple>& tuples) {
+  std::vector<LayerShape> layers;
+  for (const auto& [rope, window] : tuples) {
+    if (window.has_value() && *window < 1)
+      throw std::invalid_argument("A layer's window must be at least 1, not " + std::to_string(*window) + ".");
+    layers.push_back({rope, window.value_or(0)});
+  }
+  return layers;
+}
+
+Activation to_activation(const std::string& name) {
+  if (name == "silu") return Activation::kSilu;
+  if (name == "gelu_tanh") return Activation::kGeluTanh;
+  throw std::invalid_argument("activation must be \"silu\" or \"gelu_tanh\".");
+}
+
+void load(Model& model, const std::string& role, std::optional<int> layer, std::optional<int> expert, int type,
+          std::int64_t first_row, std::int64_t rows, std::int64_t columns, const ByteArray& data, float add) {
+  if (layer.value_or(0) < 0) throw std::invalid_argument("layer must not be negative.");
+  if (expert.value_or(0) < 0) throw std::invalid_argument("expert must not be negative.");
+  const GilRelease release;
+  model.load({role, layer.value_or(-1), expert.value_or(-1)}, static_cast<TensorType>(type), first_row, rows, columns,
+             view(data), add);
+}
+
+nb::bytes dequantize(int tensor_type, std::int64_t columns, const ByteArray& data) {
+  const auto type = static_cast<TensorType>(tensor_type);
+  if (columns < 1 || static_cast<std::int64_t>(data.size()) != row_bytes(type, columns))
+    throw std::invalid_argument("data must be the bytes of a row of that many columns.");
   std::vector<float> values(static_cast<std::size_t>(columns));
-  dequantize_row(tensor_type, data.data(), columns, values.data());
+  dequantize_row(type, data.data(), columns, values.data());
   return to_bytes(values);
 }
 
@@ -145,19 +175,45 @@ void bind_model(nb::module_& module) {
       .def(
           "__init__",
           [](Model* self, int vocab_size, int max_context, int hidden_size, int num_layers, int num_heads,
-             int num_kv_heads, int head_dim, int ffn_size, float norm_epsilon, double rope_theta, int rope_dim,
-             bool rope_interleaved, bool tied_embeddings, const std::string& weights, int group_size,
-             const std::string& isa, int threads) {
-            const ModelShape shape{vocab_size,   max_context,      hidden_size,    num_layers,   num_heads,
-                                   num_kv_heads, head_dim,         ffn_size,       norm_epsilon, rope_theta,
-                                   rope_dim,     rope_interleaved, tied_embeddings};
+             int num_kv_heads, int head_dim, int ffn_size, float norm_epsilon, bool tied_embeddings,
+             const std::vector<RopeTuple>& ropes, const std::vector<LayerTuple>& layers, const std::string& activation,
+             std::optional<double> attention_scale, std::optional<double> attention_softcap,
+             std::optional<double> logit_softcap, double embedding_scale, bool qkv_bias, bool qk_norm, bool post_norms,
+             int num_experts, int num_experts_per_token, bool normalize_experts, const std::string& weights,
+             int group_size, const std::string& isa, int threads) {
+            const ModelShape shape{vocab_size,
+                                   max_context,
+                                   hidden_size,
+                                   num_layers,
+                                   num_heads,
+                                   num_kv_heads,
+                                   head_dim,
+                                   ffn_size,
+                                   norm_epsilon,
+                                   tied_embeddings,
+                                   to_ropes(ropes),
+                                   to_layers(layers),
+                                   to_activation(activation),
+                                   attention_scale,
+                                   attention_softcap,
+                                   logit_softcap,
+                                   embedding_scale,
+                                   qkv_bias,
+                                   qk_norm,
+                                   post_norms,
+                                   num_experts,
+                                   num_experts_per_token,
+                                   normalize_experts};
             new (self) Model(shape, weights, group_size, isa, threads);
           },
           nb::kw_only(), "vocab_size"_a, "max_context"_a, "hidden_size"_a, "num_layers"_a, "num_heads"_a,
-          "num_kv_heads"_a, "head_dim"_a, "ffn_size"_a, "norm_epsilon"_a, "rope_theta"_a, "rope_dim"_a,
-          "rope_interleaved"_a, "tied_embeddings"_a, "weights"_a, "group_size"_a, "isa"_a, "threads"_a)
-      .def("load", &load, nb::kw_only(), "role"_a, "layer"_a.none(), "tensor_type"_a, "rows"_a, "columns"_a, "data"_a,
-           "Pack one tensor; `data` holds its bytes in storage type `tensor_type`. Raises ValueError.")
+          "num_kv_heads"_a, "head_dim"_a, "ffn_size"_a, "norm_epsilon"_a, "tied_embeddings"_a, "ropes"_a, "layers"_a,
+          "activation"_a, "attention_scale"_a.none(), "attention_softcap"_a.none(), "logit_softcap"_a.none(),
+          "embedding_scale"_a, "qkv_bias"_a, "qk_norm"_a, "post_norms"_a, "num_experts"_a, "num_experts_per_token"_a,
+          "normalize_experts"_a, "weights"_a, "group_size"_a, "isa"_a, "threads"_a)
+      .def("load", &load, nb::kw_only(), "role"_a, "layer"_a.none(), "expert"_a.none() = nb::none(), "tensor_type"_a,
+           "first_row"_a = 0, "rows"_a, "columns"_a, "data"_a, "add"_a = 0.0F,
+           "Pack rows of one tensor; `data` holds their bytes in storage type `tensor_type`. Raises ValueError.")
       .def("finish", &Model::finish, "Raise ValueError if a tensor is missing; afterwards the model can run.")
       .def_prop_ro("isa", [](const Model& model) { return model.kernels().name; })
       .def_prop_ro("threads", [](Model& model) { return model.pool().size(); })

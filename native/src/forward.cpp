@@ -1,35 +1,13 @@
 #include "forward.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
 #include "forward_job.h"
+#include "rope.h"
 
 namespace headway {
-namespace {
-
-constexpr double kLog2E = 1.4426950408889634;
-
-// Rotates one head in place. `rotation`: rope_dim / 2 cosines, then as many sines (Su et al., arXiv 2104.09864).
-void rotate(float* head, const float* rotation, int rope_dim, bool interleaved) {
-  const int half = rope_dim / 2;
-  const int step = interleaved ? 2 : 1, distance = interleaved ? 1 : half;
-  for (int i = 0; i < half; ++i) {
-    float& a = head[i * step];
-    float& b = head[i * step + distance];
-    const float cosine = rotation[i], sine = rotation[half + i], a0 = a, b0 = b;
-    a = a0 * cosine - b0 * sine;
-    b = a0 * sine + b0 * cosine;
-  }
-}
-
-// With many rows a tile is work enough for a chunk.
-Grain tile_grain(std::int64_t num_rows) { return num_rows < 8 ? Grain::kCoarse : Grain::kItem; }
-
-}  // namespace
-
 Runner::Runner(std::shared_ptr<KvCache> cache)
     : cache_(std::move(cache)),
       model_(cache_->model()),
@@ -95,7 +73,7 @@ void Runner::prepare(Job& job) {
   const int group_size = model_.format().group_size;
   space_.residual.reserve(n * strides_.hidden);
   space_.qkv.reserve(n * strides_.qkv);
-  space_.rotation.reserve(n * shape_.rope_dim);
+  space_.rotation.reserve(n * strides_.rotation);
   space_.normed.reserve(n, strides_.hidden, int8_, group_size);
   space_.attention.reserve(n, strides_.heads, int8_, group_size);
   space_.inner.reserve(n, strides_.ffn, int8_, group_size);
@@ -140,27 +118,21 @@ void Runner::compute(Job& job, Worker& worker) {
             true, worker);
     norm(job, weights.ffn_norm, worker);
     feed_forward(job, weights, worker);
-    project(weights.ffn_down, space_.inner.rows(), job.num_tokens, space_.residual.data(), strides_.hidden, true,
-            worker);
+    project(weights.ffn.front().down, space_.inner.rows(), job.num_tokens, space_.residual.data(), strides_.hidden,
+            true, worker);
   }
   read_out(job, worker);
   if (!job.sampling.empty()) sample(job, worker);
 }
 
 void Runner::embed(const Job& job, Worker& worker) {
-  const int half = shape_.rope_dim / 2;
   share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t row) {
     const auto index = static_cast<std::size_t>(row);
     float* residual = space_.residual.data() + row * strides_.hidden;
     unpack_row(model_.token_embedding(), job.step.tokens[index], residual);
     // Half a tile's padding is computed like its columns: a row of an earlier step that held NaN has left NaN there.
     std::fill(residual + shape_.hidden_size, residual + strides_.hidden, 0.0F);
-    float* rotation = space_.rotation.data() + row * shape_.rope_dim;
-    for (int i = 0; i < half; ++i) {
-      const double angle = job.step.positions[index] * model_.rope_frequencies()[static_cast<std::size_t>(i)];
-      rotation[i] = static_cast<float>(std::cos(angle));
-      rotation[half + i] = static_cast<float>(std::sin(angle));
-    }
+    compute_rotation(shape_, job.step.positions[index], space_.rotation.data() + row * strides_.rotation);
   });
 }
 
@@ -168,13 +140,13 @@ void Runner::quantize(const float* source, std::int64_t count, const QuantizedRo
   kernels_.quantize(source, static_cast<int>(count), model_.format().group_size, target);
 }
 
-void Runner::normalize_row(const float* row, const std::vector<float>& weight, std::int64_t target) {
+void Runner::normalize_row(const float* row, const PaddedVector& weight, std::int64_t target) {
   float* out = space_.normed.row(target);
   kernels_.rms_norm(row, weight.data(), shape_.hidden_size, shape_.norm_epsilon, out);
   if (int8_) quantize(out, strides_.hidden, space_.normed.quantized(target, 0));
 }
 
-void Runner::norm(const Job& job, const std::vector<float>& weight, Worker& worker) {
+void Runner::norm(const Job& job, const PaddedVector& weight, Worker& worker) {
   share_each(worker, job.num_tokens, Grain::kCoarse,
              [&](std::int64_t row) { normalize_row(space_.residual.data() + row * strides_.hidden, weight, row); });
 }
@@ -190,44 +162,6 @@ void Runner::project(const PackedMatrix& matrix, const ActivationRows& x, std::i
                      std::int64_t out_stride, bool accumulate, Worker& worker) const {
   share_each(worker, matrix.num_tiles(), tile_grain(num_rows), [&](std::int64_t tile) {
     multiply_tile(matrix, tile, x, num_rows, out + tile * kTileColumns, out_stride, accumulate);
-  });
-}
-
-void Runner::project_qkv(const Job& job, const LayerWeights& weights, Worker& worker) {
-  const ActivationRows x = space_.normed.rows();
-  const std::int64_t query_tiles = weights.query.num_tiles(), kv_tiles = weights.key.num_tiles();
-  share_each(worker, query_tiles + 2 * kv_tiles, tile_grain(job.num_tokens), [&](std::int64_t i) {
-    const std::int64_t kv_tile = i - query_tiles;
-    const bool is_query = kv_tile < 0, is_key = !is_query && kv_tile < kv_tiles;
-    const PackedMatrix& matrix = is_query ? weights.query : (is_key ? weights.key : weights.value);
-    const std::int64_t tile = is_query ? i : (is_key ? kv_tile : kv_tile - kv_tiles);
-    const std::int64_t column =
-        (is_query ? 0 : strides_.heads + (is_key ? 0 : strides_.kv_heads)) + tile * kTileColumns;
-    multiply_tile(matrix, tile, x, job.num_tokens, space_.qkv.data() + column, strides_.qkv, false);
-  });
-}
-
-void Runner::rotate_and_store(const Job& job, int layer, Worker& worker) {
-  const int head_dim = shape_.head_dim, num_heads = shape_.num_heads;
-  // Scores in base 2, so that softmax needs no multiplication.
-  const auto query_scale = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(head_dim)));
-  const std::int64_t heads_per_row = num_heads + shape_.num_kv_heads;
-  share_each(worker, job.num_tokens * heads_per_row, Grain::kCoarse, [&](std::int64_t item) {
-    const std::int64_t row = item / heads_per_row;
-    const int head = static_cast<int>(item % heads_per_row);
-    float* qkv = space_.qkv.data() + row * strides_.qkv;
-    const float* rotation = space_.rotation.data() + row * shape_.rope_dim;
-    if (head < num_heads) {
-      float* query = qkv + head * head_dim;
-      rotate(query, rotation, shape_.rope_dim, shape_.rope_interleaved);
-      for (int d = 0; d < head_dim; ++d) query[d] *= query_scale;
-    } else {
-      const int kv_head = head - num_heads;
-      float* key = qkv + strides_.heads + kv_head * head_dim;
-      rotate(key, rotation, shape_.rope_dim, shape_.rope_interleaved);
-      const KvSlot slot = job.slots[static_cast<std::size_t>(row)];
-      cache_->store(cache_->head_part(slot.block, layer, kv_head), slot.index, key, key + strides_.kv_heads);
-    }
   });
 }
 
@@ -248,9 +182,9 @@ void Runner::feed_forward(const Job& job, const LayerWeights& weights, Worker& w
       const std::int64_t tile = part * (kRowAlign / kTileColumns) + half;
       float* gate = scratch.gate.data() + half * kTileColumns;
       float* up = scratch.up.data() + half * kTileColumns;
-      if (tile < weights.ffn_gate.num_tiles()) {
-        multiply_tile(weights.ffn_gate, tile, x, job.num_tokens, gate, kRowAlign, false);
-        multiply_tile(weights.ffn_up, tile, x, job.num_tokens, up, kRowAlign, false);
+      if (tile < weights.ffn.front().gate.num_tiles()) {
+        multiply_tile(weights.ffn.front().gate, tile, x, job.num_tokens, gate, kRowAlign, false);
+        multiply_tile(weights.ffn.front().up, tile, x, job.num_tokens, up, kRowAlign, false);
       } else {  // the padding of the last part
         for (std::int64_t row = 0; row < job.num_tokens; ++row) {
           std::fill_n(gate + row * kRowAlign, kTileColumns, 0.0F);

@@ -39,7 +39,7 @@ class Runner {
   void prepare(Job& job);
   void compute(Job& job, Worker& worker);
   void embed(const Job& job, Worker& worker);
-  void norm(const Job& job, const std::vector<float>& weight, Worker& worker);
+  void norm(const Job& job, const PaddedVector& weight, Worker& worker);
   void project_qkv(const Job& job, const LayerWeights& weights, Worker& worker);
   void rotate_and_store(const Job& job, int layer, Worker& worker);
   void attend(const Job& job, int layer, Worker& worker);
@@ -51,7 +51,7 @@ class Runner {
   void sample(Job& job, Worker& worker);
 
   WorkerScratch& scratch_of(const Worker& worker) { return space_.workers[static_cast<std::size_t>(worker.index())]; }
-  void normalize_row(const float* row, const std::vector<float>& weight, std::int64_t target);
+  void normalize_row(const float* row, const PaddedVector& weight, std::int64_t target);
   void quantize(const float* source, std::int64_t count, const QuantizedRow& target) const;
   void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
                      float* out, std::int64_t out_stride, bool accumulate) const;

@@ -25,6 +25,9 @@ struct Runner::Job {
   StepOutput output;
 };
 
+// With many rows a tile is work enough for a chunk.
+inline Grain tile_grain(std::int64_t num_rows) { return num_rows < 8 ? Grain::kCoarse : Grain::kItem; }
+
 // `WorkerPool::Worker::share`, item by item.
 template <class Body>
 void share_each(WorkerPool::Worker& worker, std::int64_t count, Grain grain, const Body& body) {

@@ -1,41 +1,20 @@
 #include "model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 namespace headway {
 namespace {
 
-constexpr std::int64_t kMaxDimension = std::int64_t{1} << 24;  // far above any model; keeps products in range
-constexpr int kMaxLayers = 4096;  // a job's phases, about ten a layer, are counted in 16 bits
 constexpr int kMaxThreads = 1024;
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::invalid_argument(reason); }
 
-void check_dimension(const char* name, std::int64_t value) {
-  if (value < 1 || value > kMaxDimension)
-    refuse(std::string(name) + " must lie in 1 .. 2^24, not be " + std::to_string(value) + ".");
-}
-
-ModelShape checked(const ModelShape& shape) {
-  check_dimension("vocab_size", shape.vocab_size);
-  check_dimension("max_context", shape.max_context);
-  check_dimension("hidden_size", shape.hidden_size);
-  check_dimension("num_layers", shape.num_layers);
-  if (shape.num_layers > kMaxLayers) refuse("num_layers must be at most 4096.");
-  check_dimension("num_heads", shape.num_heads);
-  check_dimension("num_kv_heads", shape.num_kv_heads);
-  check_dimension("head_dim", shape.head_dim);
-  check_dimension("ffn_size", shape.ffn_size);
-  check_dimension("num_heads * head_dim", std::int64_t{shape.num_heads} * shape.head_dim);
-  if (shape.num_heads % shape.num_kv_heads != 0) refuse("num_heads must be a multiple of num_kv_heads.");
-  if (shape.head_dim % 16 != 0) refuse("head_dim must be a multiple of 16.");
-  if (shape.rope_dim < 0 || shape.rope_dim > shape.head_dim || shape.rope_dim % 2 != 0)
-    refuse("rope_dim must be even and at most head_dim.");
-  if (!(shape.norm_epsilon >= 0.0F && shape.norm_epsilon < 1.0F)) refuse("norm_epsilon must lie in [0, 1).");
-  if (!(shape.rope_theta > 0.0 && std::isfinite(shape.rope_theta))) refuse("rope_theta must be positive and finite.");
-  return shape;
+std::string name_of(const TensorPlace& place) {
+  std::string name(place.role);
+  if (place.expert >= 0) name += " of expert " + std::to_string(place.expert);
+  if (place.layer >= 0) name += " of layer " + std::to_string(place.layer);
+  return name;
 }
 
 const Kernels& choose_kernels(std::string_view isa) {
@@ -75,129 +54,150 @@ std::vector<std::string> available_isas() {
   return names;
 }
 
-// Either a matrix or a vector.
+// A matrix, a vector, or the router's floats.
 struct Model::Slot {
   PackedMatrix* matrix = nullptr;
-  std::vector<float>* vector = nullptr;
-  std::int64_t size = 0;  // of the vector
+  PaddedVector* vector = nullptr;
+  std::vector<float>* router = nullptr;
+  std::int64_t rows = 1, columns = 0;
 };
 
 Model::Model(const ModelShape& shape, std::string_view weights, int group_size, std::string_view isa, int num_threads)
-    : shape_(checked(shape)),
+    : shape_(checked_shape(shape)),
+      roles_(layer_roles(shape_)),
       kernels_(choose_kernels(isa)),
       format_(choose_format(weights, group_size, kernels_)),
       layers_(static_cast<std::size_t>(shape.num_layers)),
       pool_(checked_threads(num_threads)) {
-  const std::int64_t hidden = shape.hidden_size, ffn = shape.ffn_size;
-  const std::int64_t heads = std::int64_t{shape.num_heads} * shape.head_dim;
-  const std::int64_t kv_heads = std::int64_t{shape.num_kv_heads} * shape.head_dim;
   std::vector<PackedMatrix*> matrices;
+  std::int64_t packed_bytes = 0;
   const auto plan = [&](PackedMatrix& matrix, std::int64_t rows, std::int64_t columns) {
     matrix = {format_, rows, columns, nullptr};
-    weight_bytes_ += matrix.num_bytes();
+    packed_bytes += matrix.num_bytes();
     matrices.push_back(&matrix);
   };
   for (LayerWeights& layer : layers_) {  // in the order in which a step reads them
-    plan(layer.query, heads, hidden);
-    plan(layer.key, kv_heads, hidden);
-    plan(layer.value, kv_heads, hidden);
-    plan(layer.attention_output, hidden, heads);
-    plan(layer.ffn_gate, ffn, hidden);
-    plan(layer.ffn_up, ffn, hidden);
-    plan(layer.ffn_down, hidden, ffn);
+    for (const MatrixRole& role : roles_.matrices) plan(layer.*role.matrix, role.rows, role.columns);
+    layer.ffn.resize(static_cast<std::size_t>(std::max(1, shape.num_experts)));
+    for (FeedForward& ffn : layer.ffn)
+      for (const FeedForwardRole& role : roles_.feed_forward) plan(ffn.*role.matrix, role.rows, role.columns);
   }
-  plan(output_, shape.vocab_size, hidden);
-  if (!shape.tied_embeddings) plan(embedding_, shape.vocab_size, hidden);
-  memory_ = allocate_pages(static_cast<std::size_t>(weight_bytes_));
+  plan(output_, shape.vocab_size, shape.hidden_size);
+  if (!shape.tied_embeddings) plan(embedding_, shape.vocab_size, shape.hidden_size);
+  memory_ = allocate_pages(static_cast<std::size_t>(packed_bytes));
   std::uint8_t* next = memory_.get();
   for (PackedMatrix* matrix : matrices) {
     matrix->data = next;
     next += matrix->num_bytes();
   }
+  const std::int64_t router_bytes =
+      round_up(shape.num_experts, kTileColumns) * shape.hidden_size * static_cast<std::int64_t>(sizeof(float));
+  weight_bytes_ = packed_bytes + shape.num_layers * router_bytes;
 }
 
-Model::Slot Model::find_slot(std::string_view role, int layer) {
-  const auto matrix = [](PackedMatrix& target) { return Slot{&target, nullptr, 0}; };
-  const auto vector = [](std::vector<float>& target, std::int64_t size) { return Slot{nullptr, &target, size}; };
-  if (layer < 0) {
+Model::Slot Model::find_slot(const TensorPlace& place) {
+  const std::string_view role = place.role;
+  const auto matrix = [](PackedMatrix& target) { return Slot{&target, nullptr, nullptr, target.rows, target.columns}; };
+  const auto vector = [](PaddedVector& target, std::int64_t size) { return Slot{nullptr, &target, nullptr, 1, size}; };
+  if (place.layer < 0) {
+    if (place.expert >= 0) refuse("Experts lie within layers.");
     if (role == "token_embedding") return matrix(shape_.tied_embeddings ? output_ : embedding_);
     if (role == "output" && !shape_.tied_embeddings) return matrix(output_);
     if (role == "output_norm") return vector(output_norm_, shape_.hidden_size);
-    if (role == "rope_factors") return vector(rope_factors_, shape_.rope_dim / 2);
     refuse("A model has no tensor \"" + std::string(role) + "\" outside its layers.");
   }
-  if (layer >= shape_.num_layers)
-    refuse("Layer " + std::to_string(layer) + " does not exist; the model has " + std::to_string(shape_.num_layers) +
-           ".");
-  LayerWeights& weights = layers_[static_cast<std::size_t>(layer)];
-  if (role == "attention_norm") return vector(weights.attention_norm, shape_.hidden_size);
-  if (role == "query") return matrix(weights.query);
-  if (role == "key") return matrix(weights.key);
-  if (role == "value") return matrix(weights.value);
-  if (role == "attention_output") return matrix(weights.attention_output);
-  if (role == "ffn_norm") return vector(weights.ffn_norm, shape_.hidden_size);
-  if (role == "ffn_gate") return matrix(weights.ffn_gate);
-  if (role == "ffn_up") return matrix(weights.ffn_up);
-  if (role == "ffn_down") return matrix(weights.ffn_down);
-  refuse("A layer has no tensor \"" + std::string(role) + "\".");
+  if (place.layer >= shape_.num_layers)
+    refuse("Layer " + std::to_string(place.layer) + " does not exist; the model has " +
+           std::to_string(shape_.num_layers) + ".");
+  LayerWeights& weights = layers_[static_cast<std::size_t>(place.layer)];
+  for (const FeedForwardRole& known : roles_.feed_forward) {
+    if (role != known.name) continue;
+    if ((place.expert >= 0) != (shape_.num_experts > 0) || place.expert >= std::max(1, shape_.num_experts))
+      refuse("Tensor " + name_of(place) + " does not exist; a layer has " + std::to_string(shape_.num_experts) +
+             " experts.");
+    return matrix(weights.ffn[static_cast<std::size_t>(std::max(0, place.expert))].*known.matrix);
+  }
+  if (place.expert >= 0) refuse("Tensor " + name_of(place) + " does not exist: that role has no experts.");
+  for (const MatrixRole& known : roles_.matrices)
+    if (role == known.name) return matrix(weights.*known.matrix);
+  for (const VectorRole& known : roles_.vectors)
+    if (role == known.name) return vector(weights.*known.vector, known.size);
+  if (role == "router" && shape_.num_experts > 0)
+    return {nullptr, nullptr, &weights.router, shape_.num_experts, shape_.hidden_size};
+  refuse("A layer of this model has no tensor \"" + std::string(role) + "\".");
 }
 
-void Model::load(std::string_view role, int layer, TensorType type, std::int64_t rows, std::int64_t columns,
-                 std::span<const std::uint8_t> source) {
+void Model::load(const TensorPlace& place, TensorType type, std::int64_t first_row, std::int64_t rows,
+                 std::int64_t columns, std::span<const std::uint8_t> source, float add) {
   const Use use(*this);
   const FloatModeScope float_mode;  // vectors are unpacked by the caller's own thread
   if (finished_) refuse("The model is finished; it takes no more tensors.");
-  const Slot slot = find_slot(role, layer);
-  const std::string name = layer < 0 ? std::string(role) : std::string(role) + " of layer " + std::to_string(layer);
-  const std::int64_t want_rows = slot.matrix != nullptr ? slot.matrix->rows : 1;
-  const std::int64_t want_columns = slot.matrix != nullptr ? slot.matrix->columns : slot.size;
-  if (rows != want_rows || columns != want_columns)
-    refuse("Tensor " + name + " must be " + std::to_string(want_rows) + " x " + std::to_string(want_columns) +
+  const Slot slot = find_slot(place);
+  const std::string name = name_of(place);
+  const auto known = loaded_rows_.find(name);
+  const std::int64_t next_row = known == loaded_rows_.end() ? 0 : known->second;
+  if (next_row == slot.rows) refuse("Tensor " + name + " was loaded already.");
+  const std::int64_t left = slot.rows - next_row;
+  if (rows < 1 || rows > left || columns != slot.columns || (rows < left && rows % kTileColumns != 0))
+    refuse("Tensor " + name + " must be " + std::to_string(slot.rows) + " x " + std::to_string(slot.columns) +
            ", not " + std::to_string(rows) + " x " + std::to_string(columns) + ".");
-  const std::int64_t want_bytes = rows * row_bytes(type, columns);
+  if (first_row != next_row)
+    refuse("Tensor " + name + " goes on with row " + std::to_string(next_row) + ", not " + std::to_string(first_row) +
+           ".");
+  const std::int64_t source_row_bytes = row_bytes(type, columns), want_bytes = rows * source_row_bytes;
   if (static_cast<std::int64_t>(source.size()) != want_bytes)
     refuse("Tensor " + name + " must have " + std::to_string(want_bytes) + " bytes, not " +
            std::to_string(source.size()) + ".");
-  if (std::find(loaded_.begin(), loaded_.end(), name) != loaded_.end())
-    refuse("Tensor " + name + " was loaded already.");
+  if (add != 0.0F && slot.vector == nullptr) refuse("Tensor " + name + " is no vector; nothing can be added to it.");
 
   if (slot.vector != nullptr) {
     slot.vector->assign(static_cast<std::size_t>(round_up(columns, kRowAlign)), 0.0F);
     dequantize_row(type, source.data(), columns, slot.vector->data());
+    if (add != 0.0F)
+      for (std::int64_t i = 0; i < columns; ++i) (*slot.vector)[static_cast<std::size_t>(i)] += add;
+  } else if (slot.router != nullptr) {
+    std::vector<float> row(static_cast<std::size_t>(columns));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      dequantize_row(type, source.data() + i * source_row_bytes, columns, row.data());
+      pack_router_row(shape_, row.data(), first_row + i, *slot.router);
+    }
   } else {
     const PackedMatrix& matrix = *slot.matrix;
+    const std::int64_t first_tile = first_row / kTileColumns, num_tiles = (rows + kTileColumns - 1) / kTileColumns;
     pool_.run([&](WorkerPool::Worker& worker) {
       std::vector<float> row_buffer;
-      worker.share(matrix.num_tiles(), Grain::kItem, [&](Range tiles) {
+      worker.share(num_tiles, Grain::kItem, [&](Range tiles) {
         for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
-          pack_tile(matrix, tile, type, source.data(), row_buffer);
+          pack_tile(matrix, first_tile + tile, type, source.data() + tile * kTileColumns * source_row_bytes,
+                    row_buffer);
       });
     });
   }
-  loaded_.push_back(name);
+  loaded_rows_[name] = first_row + rows;
+}
+
+void Model::require(const TensorPlace& place) {
+  const std::string name = name_of(place);
+  const auto known = loaded_rows_.find(name);
+  if (known == loaded_rows_.end()) refuse("Tensor " + name + " is missing.");
+  if (known->second < find_slot(place).rows)
+    refuse("Tensor " + name + " ends after row " + std::to_string(known->second) + ".");
 }
 
 void Model::finish() {
   const Use use(*this);
-  const FloatModeScope float_mode;
-  const auto require = [this](const std::string& name) {
-    if (std::find(loaded_.begin(), loaded_.end(), name) == loaded_.end()) refuse("Tensor " + name + " is missing.");
-  };
-  require("token_embedding");
-  if (!shape_.tied_embeddings) require("output");
-  require("output_norm");
-  for (int layer = 0; layer < shape_.num_layers; ++layer)
-    for (const char* role :
-         {"attention_norm", "query", "key", "value", "attention_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"})
-      require(std::string(role) + " of layer " + std::to_string(layer));
-  rope_frequencies_.resize(static_cast<std::size_t>(shape_.rope_dim / 2));
-  for (std::size_t i = 0; i < rope_frequencies_.size(); ++i) {
-    const double factor = rope_factors_.empty() ? 1.0 : static_cast<double>(rope_factors_[i]);
-    // Rounded to float: models were trained so, and a last bit of the C library's pow does not show.
-    const double frequency = std::pow(shape_.rope_theta, -2.0 * static_cast<double>(i) / shape_.rope_dim) / factor;
-    rope_frequencies_[i] = static_cast<double>(static_cast<float>(frequency));
-    if (!std::isfinite(rope_frequencies_[i])) refuse("rope_factors must be finite and not zero.");
+  require({"token_embedding"});
+  if (!shape_.tied_embeddings) require({"output"});
+  require({"output_norm"});
+  for (int layer = 0; layer < shape_.num_layers; ++layer) {
+    for (const VectorRole& role : roles_.vectors) require({role.name, layer});
+    for (const MatrixRole& role : roles_.matrices) require({role.name, layer});
+    if (shape_.num_experts > 0) require({"router", layer});
+    for (int i = 0; i < std::max(1, shape_.num_experts); ++i)
+      for (const FeedForwardRole& role : roles_.feed_forward)
+        require({role.name, layer, shape_.num_experts > 0 ? i : -1});
   }
+  loaded_rows_.clear();
   finished_ = true;
 }
 

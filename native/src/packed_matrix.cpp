@@ -69,7 +69,7 @@ void pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, c
   for (int lane = 0; lane < kTileColumns; ++lane) {
     const std::int64_t row = tile * kTileColumns + lane;
     if (row < matrix.rows) {
-      dequantize_row(type, source + row * source_bytes, matrix.columns, row_buffer.data());
+      dequantize_row(type, source + lane * source_bytes, matrix.columns, row_buffer.data());
     } else if (row == matrix.rows) {  // the padding of the last tile
       std::fill(row_buffer.begin(), row_buffer.end(), 0.0F);
     }

@@ -32,7 +32,7 @@ struct PackedMatrix {
   PackedTile tile(std::int64_t index) const;
 };
 
-// Packs one tile from a file's rows. `row_buffer` is scratch.
+// Packs one tile from a file's rows, `source` being the tile's first. `row_buffer` is scratch.
 void pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,
                std::vector<float>& row_buffer);
 

@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 #include "model.h"
 #include "platform/platform.h"
+#include "rope.h"
 #include "sampling/sampler.h"
 
 namespace headway {
@@ -65,6 +66,7 @@ struct Strides {
   std::int64_t hidden, heads, kv_heads, ffn;
   std::int64_t qkv;  // query heads, then key heads, then value heads
   std::int64_t logits;
+  std::int64_t rotation;
 
   explicit Strides(const ModelShape& shape)
       : hidden(round_up(shape.hidden_size, kRowAlign)),
@@ -72,7 +74,8 @@ struct Strides {
         kv_heads(round_up(std::int64_t{shape.num_kv_heads} * shape.head_dim, kRowAlign)),
         ffn(round_up(shape.ffn_size, kRowAlign)),
         qkv(heads + 2 * kv_heads),
-        logits(round_up(shape.vocab_size, kTileColumns)) {}
+        logits(round_up(shape.vocab_size, kTileColumns)),
+        rotation(rotation_size(shape)) {}
 };
 
 struct WorkerScratch {
@@ -88,7 +91,7 @@ struct WorkerScratch {
 struct Workspace {
   Buffer<float> residual;        // (num_tokens, hidden)
   Buffer<float> qkv;             // (num_tokens, qkv)
-  Buffer<float> rotation;        // (num_tokens, rope_dim): cosines, then sines
+  Buffer<float> rotation;        // (num_tokens, rotation): `compute_rotation`
   Activations normed;            // (num_tokens, hidden)
   Activations attention;         // (num_tokens, heads)
   Activations inner;             // (num_tokens, ffn)

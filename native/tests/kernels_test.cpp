@@ -61,7 +61,7 @@ struct Packed {
     matrix.data = data.data();
     std::vector<float> buffer;
     for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
-      pack_tile(matrix, tile, TensorType::kF32, reinterpret_cast<const std::uint8_t*>(weights.data()), buffer);
+      pack_tile(matrix, tile, TensorType::kF32, reinterpret_cast<const std::uint8_t*>(weights.data() + tile * kTileColumns * matrix.columns), buffer);
     }
   }
 };
@@ -193,7 +193,7 @@ void test_row_kernels(Checks& checks, const Kernels& kernels) {
 void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int head_dim, int num_positions) {
   ModelShape shape = tiny_shape();
   shape.head_dim = head_dim;
-  shape.rope_dim = head_dim;
+  shape.ropes = {tiny_rope(head_dim, true)};
   const auto model = std::make_shared<Model>(shape, "int8", 32, "portable", 1);
   KvCache cache(model, kSpanBlocks, kBlockTokens, kv);
   std::vector<std::vector<float>> keys, values;

@@ -13,6 +13,12 @@
 
 namespace headway::test {
 
+inline Rope tiny_rope(int dim, bool interleaved, double theta = 10000.0, double scale = 1.0) {
+  Rope rope{dim, interleaved, {}, scale};
+  for (int i = 0; i < dim / 2; ++i) rope.frequencies.push_back(static_cast<float>(std::pow(theta, -2.0 * i / dim)));
+  return rope;
+}
+
 // Odd sizes on purpose: a vocabulary that fills no tile, a hidden size that fills no group of 64.
 inline ModelShape tiny_shape() {
   ModelShape shape{};
@@ -25,10 +31,9 @@ inline ModelShape tiny_shape() {
   shape.head_dim = 16;
   shape.ffn_size = 160;
   shape.norm_epsilon = 1e-5F;
-  shape.rope_theta = 10000.0;
-  shape.rope_dim = 16;
-  shape.rope_interleaved = true;
   shape.tied_embeddings = true;
+  shape.ropes = {tiny_rope(16, true)};
+  shape.layers.resize(2);
   return shape;
 }
 
@@ -60,10 +65,10 @@ inline std::shared_ptr<Model> loaded_model(const Variant& variant, const ModelSh
   std::uint64_t seed = 1;
   const auto matrix = [&](const char* role, int layer, std::int64_t rows, std::int64_t columns) {
     const float spread = 2.0F / std::sqrt(static_cast<float>(columns));
-    model->load(role, layer, TensorType::kF32, rows, columns, random_bytes(rows * columns, spread, seed++));
+    model->load({role, layer}, TensorType::kF32, 0, rows, columns, random_bytes(rows * columns, spread, seed++));
   };
   const auto norm = [&](const char* role, int layer) {
-    model->load(role, layer, TensorType::kF32, 1, shape.hidden_size, random_bytes(shape.hidden_size, 0.5F, seed++, 1.0F));
+    model->load({role, layer}, TensorType::kF32, 0, 1, shape.hidden_size, random_bytes(shape.hidden_size, 0.5F, seed++, 1.0F));
   };
   const std::int64_t hidden = shape.hidden_size, heads = std::int64_t{shape.num_heads} * shape.head_dim;
   const std::int64_t kv_heads = std::int64_t{shape.num_kv_heads} * shape.head_dim;

@@ -32,15 +32,16 @@ inline Vector normalized(const Vector& x, const std::vector<float>& weight, doub
   return y;
 }
 
-inline void rotate(Vector& heads, const ModelShape& shape, int position) {
-  const int half = shape.rope_dim / 2;
-  for (std::size_t head = 0; head < heads.size(); head += shape.head_dim) {
+inline void rotate(Vector& heads, const Rope& rope, int head_dim, int position) {
+  const int half = rope.dim / 2;
+  for (std::size_t head = 0; head < heads.size(); head += head_dim) {
     for (int i = 0; i < half; ++i) {
-      const double angle = position * std::pow(shape.rope_theta, -2.0 * i / shape.rope_dim);
-      double& a = heads[head + (shape.rope_interleaved ? 2 * i : i)];
-      double& b = heads[head + (shape.rope_interleaved ? 2 * i + 1 : i + half)];
-      const double rotated = a * std::cos(angle) - b * std::sin(angle);
-      b = a * std::sin(angle) + b * std::cos(angle);
+      const double angle = position * rope.frequencies[i];
+      const double cosine = std::cos(angle) * rope.scale, sine = std::sin(angle) * rope.scale;
+      double& a = heads[head + (rope.interleaved ? 2 * i : i)];
+      double& b = heads[head + (rope.interleaved ? 2 * i + 1 : i + half)];
+      const double rotated = a * cosine - b * sine;
+      b = a * sine + b * cosine;
       a = rotated;
     }
   }
@@ -84,16 +85,17 @@ inline Vector reference_logits(const Model& model, const std::vector<std::int32_
       const LayerWeights& weights = model.layers()[layer];
       const Vector normed = normalized(x, weights.attention_norm, shape.norm_epsilon);
       Vector query = times(weights.query, normed), key = times(weights.key, normed);
-      rotate(query, shape, static_cast<int>(position));
-      rotate(key, shape, static_cast<int>(position));
+      const Rope& rope = shape.ropes[shape.layers[layer].rope];
+      rotate(query, rope, shape.head_dim, static_cast<int>(position));
+      rotate(key, rope, shape.head_dim, static_cast<int>(position));
       keys[layer].push_back(key);
       values[layer].push_back(times(weights.value, normed));
       add(times(weights.attention_output, attend(query, keys[layer], values[layer], shape)));
       const Vector ffn_in = normalized(x, weights.ffn_norm, shape.norm_epsilon);
-      Vector gate = times(weights.ffn_gate, ffn_in);
-      const Vector up = times(weights.ffn_up, ffn_in);
+      Vector gate = times(weights.ffn.front().gate, ffn_in);
+      const Vector up = times(weights.ffn.front().up, ffn_in);
       for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1.0 + std::exp(-gate[i])) * up[i];
-      add(times(weights.ffn_down, gate));
+      add(times(weights.ffn.front().down, gate));
     }
     const Vector logits = times(model.output(), normalized(x, model.output_norm(), shape.norm_epsilon));
     all.insert(all.end(), logits.begin(), logits.end());

@@ -1,5 +1,6 @@
 """Types of the native module (native/src/bindings.cpp). Arrays: any object with the buffer protocol and that item type."""
 
+from collections.abc import Sequence
 from typing import final
 
 from typing_extensions import Buffer
@@ -23,17 +24,37 @@ class Model:
         head_dim: int,
         ffn_size: int,
         norm_epsilon: float,
-        rope_theta: float,
-        rope_dim: int,
-        rope_interleaved: bool,
         tied_embeddings: bool,
+        ropes: Sequence[tuple[int, bool, Sequence[float], float]],
+        layers: Sequence[tuple[int, int | None]],
+        activation: str,
+        attention_scale: float | None,
+        attention_softcap: float | None,
+        logit_softcap: float | None,
+        embedding_scale: float,
+        qkv_bias: bool,
+        qk_norm: bool,
+        post_norms: bool,
+        num_experts: int,
+        num_experts_per_token: int,
+        normalize_experts: bool,
         weights: str,
         group_size: int,
         isa: str,
         threads: int,
     ) -> None: ...
     def load(
-        self, *, role: str, layer: int | None, tensor_type: int, rows: int, columns: int, data: Buffer
+        self,
+        *,
+        role: str,
+        layer: int | None,
+        expert: int | None = None,
+        tensor_type: int,
+        first_row: int = 0,
+        rows: int,
+        columns: int,
+        data: Buffer,
+        add: float = 0.0,
     ) -> None: ...
     def finish(self) -> None: ...
     @property

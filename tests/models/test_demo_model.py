@@ -21,7 +21,8 @@ def test_the_demo_model_has_a_plan() -> None:
         30,
     )
     assert (shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.ffn_size) == (9, 3, 64, 1536)
-    assert (shape.rope_theta, shape.rope_dim, shape.tied_embeddings) == (100_000.0, 64, True)
+    assert (shape.ropes[0].dim, shape.ropes[0].interleaved, shape.tied_embeddings) == (64, True, True)
+    assert shape.ropes[0].frequencies[16] == pytest.approx(100_000.0**-0.5)
     types = {reference.role: reference.type for reference in plan.tensors}
     assert types["token_embedding"] is TensorType.Q8_0
     assert types["query"] is TensorType.Q4_1

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from headway.core.errors import ModelFileError
-from headway.core.plan import ModelPlan, TensorType
+from headway.core.plan import LayerShape, ModelPlan, TensorType
 from headway.models.architectures import open_model
 from headway.models.gguf import GgufFile, GgufTensor, read_gguf
+from headway.models.gguf_file import BLOCK_LAYOUT
 from headway.models.llama import plan_llama
 from support.ggml_blocks import decode
 from support.gguf_writer import MetadataInput
@@ -30,18 +31,25 @@ def test_the_shape_is_read(path: Path) -> None:
     assert (plan.path, plan.file_sha256, shape.architecture) == (path, "digest", "llama")
     assert (shape.vocab_size, shape.max_context, shape.hidden_size, shape.num_layers) == (320, 512, 64, 3)
     assert (shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.ffn_size) == (4, 2, 16, 128)
-    assert (shape.rope_theta, shape.rope_dim, shape.rope_interleaved) == (50_000.0, 16, True)
+    assert (plan.files, shape.layers) == ((path,), (LayerShape(),) * 3)
+    (rope,) = shape.ropes
+    assert (rope.dim, rope.interleaved, rope.scale) == (16, True, 1.0)
+    assert rope.frequencies == pytest.approx([50_000.0 ** (-i / 8) for i in range(8)])
+    assert list(rope.frequencies) == [float(np.float32(value)) for value in rope.frequencies]
     assert shape.norm_epsilon == pytest.approx(1e-5)
     assert shape.tied_embeddings
 
 
 @pytest.mark.parametrize("kind", list(TensorType))
 def test_every_tensor_lies_where_the_plan_says(path: Path, kind: TensorType) -> None:
-    model = write_tiny_gguf(path, tensor_type=kind, tied=False, rope_factors=True)
+    hidden, heads = (256, 16) if BLOCK_LAYOUT[kind][0] == 256 else (64, 4)
+    model = write_tiny_gguf(
+        path, tensor_type=kind, tied=False, rope_factors=True, hidden=hidden, heads=heads, ffn=256
+    )
     file, plan = open_model(path)
     data = path.read_bytes()
     assert not plan.shape.tied_embeddings
-    assert len(plan.tensors) == len(file.tensors) == 1 + 2 * 9 + 1 + 1 + 1
+    assert len(plan.tensors) == len(file.tensors) - 1 == 1 + 2 * 9 + 1 + 1
     by_offset = {tensor.offset: tensor.name for tensor in file.tensors.values()}
     for reference in plan.tensors:
         weights = model.weights[by_offset[reference.offset]]
@@ -54,7 +62,7 @@ def test_roles_and_layers(path: Path) -> None:
     write_tiny_gguf(path, tied=False, rope_factors=True)
     _, plan = open_model(path)
     outside = {reference.role for reference in plan.tensors if reference.layer is None}
-    assert outside == {"token_embedding", "output_norm", "output", "rope_factors"}
+    assert outside == {"token_embedding", "output_norm", "output"}
     for layer in range(2):
         shapes = {ref.role: (ref.rows, ref.columns) for ref in plan.tensors if ref.layer == layer}
         assert shapes == {
@@ -68,6 +76,25 @@ def test_roles_and_layers(path: Path) -> None:
             "ffn_up": (128, 64),
             "ffn_down": (64, 128),
         }
+
+
+def test_rotation_factors_divide_the_frequencies(path: Path) -> None:
+    plain = open_model(write_tiny_gguf(path).path)[1].shape.ropes[0].frequencies
+    divided = open_model(write_tiny_gguf(path, rope_factors=True).path)[1].shape.ropes[0].frequencies
+    assert divided == pytest.approx(
+        [value / factor for value, factor in zip(plain, range(1, 9), strict=True)]
+    )
+
+
+@pytest.mark.parametrize("factor", [0.0, float("nan"), 1e-44])
+def test_a_rotation_factor_that_divides_no_frequency_is_refused(path: Path, factor: float) -> None:
+    write_tiny_gguf(path, rope_factors=True)
+    place = read_gguf(path).tensors["rope_freqs.weight"].offset
+    data = bytearray(path.read_bytes())
+    data[place : place + 4] = np.float32(factor).tobytes()
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError, match="divides no frequency"):
+        open_model(path)
 
 
 def test_optional_keys_have_their_defaults(path: Path) -> None:

@@ -14,23 +14,24 @@ import numpy as np
 import pytest
 
 from headway import _native
-from headway.core.plan import TensorType
+from headway.core.plan import LayerShape, TensorType
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import Step
 from support.tiny_llama import (
     Part,
-    TinyShape,
     empty_model,
     greedy,
     make_model,
     make_runner,
     make_step,
     random_tensors,
+    tiny_rope,
+    tiny_shape,
 )
 
 pytestmark = pytest.mark.native
 
-SHAPE = TinyShape()
+SHAPE = tiny_shape()
 
 
 @pytest.fixture(scope="module")
@@ -191,11 +192,29 @@ def test_settings_out_of_range_are_refused(changes: dict[str, Any], words: str) 
         ({"vocab_size": 2**30}, "vocab_size"),
         ({"num_kv_heads": 4}, "num_kv_heads"),
         ({"head_dim": 40}, "head_dim"),
-        ({"rope_dim": 7}, "rope_dim"),
-        ({"rope_dim": 64}, "rope_dim"),
+        ({"ropes": ()}, "ropes"),
+        ({"ropes": (tiny_rope(),) * 3}, "ropes must not outnumber the layers"),
+        ({"ropes": (replace(tiny_rope(), dim=7),)}, "dim must be even"),
+        ({"ropes": (tiny_rope(64),)}, "at most head_dim, not be 64"),
+        ({"ropes": (replace(tiny_rope(), dim=16),)}, "must have 8 frequencies, not 16"),
+        ({"ropes": (replace(tiny_rope(), frequencies=(float("inf"),) * 16),)}, "frequencies must be finite"),
+        ({"ropes": (tiny_rope(scale=0.0),)}, "scale must be positive"),
+        ({"layers": (LayerShape(),)}, "layers must have 2 items, not 1"),
+        ({"layers": (LayerShape(), LayerShape(rope=1))}, "names rope 1"),
+        ({"layers": (LayerShape(), LayerShape(window=0))}, "window must be at least 1, not 0"),
+        ({"layers": (LayerShape(), LayerShape(window=-5))}, "window must be at least 1, not -5"),
         ({"norm_epsilon": -1.0}, "norm_epsilon"),
         ({"norm_epsilon": float("nan")}, "norm_epsilon"),
-        ({"rope_theta": 0.0}, "rope_theta"),
+        ({"activation": "relu"}, "activation"),
+        ({"attention_scale": 0.0}, "attention_scale"),
+        ({"attention_softcap": -1.0}, "attention_softcap"),
+        ({"logit_softcap": float("nan")}, "logit_softcap"),
+        ({"embedding_scale": float("inf")}, "embedding_scale"),
+        ({"num_experts": -1}, "num_experts"),
+        ({"num_experts": 1 << 20}, "num_experts"),
+        ({"num_experts": 4}, "num_experts_per_token must lie in 1 .. 4, not be 0"),
+        ({"num_experts": 4, "num_experts_per_token": 5}, "must lie in 1 .. 4, not be 5"),
+        ({"num_experts_per_token": 1}, "must lie in 0 .. 0, not be 1"),
     ],
 )
 def test_shapes_out_of_range_are_refused(changes: dict[str, Any], words: str) -> None:
@@ -224,7 +243,7 @@ GOOD_TENSOR: dict[str, Any] = {
         ({"rows": 5}, "must be 192 x 72"),
         ({"columns": -72}, "must be 192 x 72"),
         ({"data": GOOD_TENSOR["data"][:-1]}, "bytes"),
-        ({"tensor_type": 12}, "type 12"),
+        ({"tensor_type": 99}, "type 99"),
         ({"tensor_type": TensorType.Q8_0}, "blocks of 32"),
     ],
 )
@@ -318,7 +337,7 @@ def test_a_thread_inside_the_core_does_not_abort_the_interpreter_s_end() -> None
 import threading
 from support.tiny_llama import *
 
-shape = TinyShape()
+shape = tiny_shape()
 runner = make_runner(make_model(shape, random_tensors(shape), weights="bf16", isa="portable"), shape)
 step = make_step([Part([7] * 600, 0, range(38), range(600))])
 inside = threading.Event()

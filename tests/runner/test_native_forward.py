@@ -1,28 +1,29 @@
 """The native forward pass against numpy, for every format, cache and instruction set."""
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 from headway import _native
+from headway.core.plan import LayerShape, ModelShape
 from headway.runner.step import OutputKind
 from support.tiny_llama import (
     F64,
     Part,
-    TinyShape,
     greedy,
     make_model,
     make_runner,
     make_step,
     random_tensors,
     reference_logits,
+    tiny_rope,
+    tiny_shape,
 )
 
 pytestmark = pytest.mark.native
 
-SHAPE = TinyShape()
+SHAPE = tiny_shape()
 TOKENS = [(i * 37 + 11) % SHAPE.vocab_size for i in range(300)]  # more than one span of 256 positions
 
 # Root mean square error of the logits over their root mean square, about three times what was measured: the reference
@@ -30,30 +31,29 @@ TOKENS = [(i * 37 + 11) % SHAPE.vocab_size for i in range(300)]  # more than one
 TOLERANCE = {
     ("bf16", "bf16"): 0.0003,
     ("bf16", "int8"): 0.0003,
-    ("int8", "bf16"): 0.005,
+    ("int8", "bf16"): 0.015,
     ("int8", "int8"): 0.015,
 }
 
 
 @cache
-def cached_reference(shape: TinyShape, weights: str, kv: str, group_size: int, rope_factors: bool) -> F64:
+def cached_reference(shape: ModelShape, weights: str, kv: str, group_size: int) -> F64:
     """One computation for all instruction sets."""
-    tensors = random_tensors(shape, rope_factors=rope_factors)
+    tensors = random_tensors(shape)
     return reference_logits(shape, tensors, TOKENS, weights=weights, kv=kv, group_size=group_size)
 
 
 def native_logits(
-    shape: TinyShape,
+    shape: ModelShape,
     *,
     weights: str,
     kv: str = "bf16",
     isa: str = "auto",
     group_size: int = 32,
-    rope_factors: bool = False,
 ) -> tuple[F64, F64]:
     """Logits of every position, by the core and by numpy."""
-    tensors = random_tensors(shape, rope_factors=rope_factors)
-    reference = cached_reference(shape, weights, kv, group_size, rope_factors)
+    tensors = random_tensors(shape)
+    reference = cached_reference(shape, weights, kv, group_size)
     model = make_model(shape, tensors, weights=weights, isa=isa, group_size=group_size)
     runner = make_runner(model, shape, kv=kv)
     blocks = range(5, 5 + (len(TOKENS) + 15) // 16)
@@ -76,23 +76,22 @@ def test_logits_match_numpy(weights: str, kv: str, isa: str) -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        replace(SHAPE, rope_interleaved=False),
-        replace(SHAPE, rope_dim=16),
-        replace(SHAPE, tied_embeddings=False),
-        replace(SHAPE, head_dim=80, rope_dim=80, num_heads=2, num_kv_heads=2),
-        replace(SHAPE, head_dim=48, rope_dim=48, num_heads=5, num_kv_heads=1),
-        replace(SHAPE, hidden_size=128, ffn_size=192, vocab_size=160),
-        replace(SHAPE, num_heads=1, num_kv_heads=1, num_layers=1, ffn_size=1, hidden_size=8),
+        tiny_shape(ropes=(tiny_rope(interleaved=False),)),
+        tiny_shape(ropes=(tiny_rope(16),)),
+        tiny_shape(ropes=(tiny_rope(16, interleaved=False, scale=1.25),)),
+        tiny_shape(
+            ropes=(tiny_rope(), tiny_rope(24, theta=100.0)), layers=(LayerShape(rope=1), LayerShape())
+        ),
+        tiny_shape(tied_embeddings=False),
+        tiny_shape(head_dim=80, num_heads=2, num_kv_heads=2),
+        tiny_shape(head_dim=48, num_heads=5, num_kv_heads=1),
+        tiny_shape(hidden_size=128, ffn_size=192, vocab_size=160),
+        tiny_shape(num_heads=1, num_kv_heads=1, num_layers=1, ffn_size=1, hidden_size=8),
     ],
-    ids=["half-split", "partial", "untied", "dim80", "one-kv-head", "even", "minimal"],
+    ids=["half-split", "partial", "scaled", "two-ropes", "untied", "dim80", "one-kv-head", "even", "minimal"],
 )
-def test_shapes_match_numpy(shape: TinyShape) -> None:
+def test_shapes_match_numpy(shape: ModelShape) -> None:
     logits, reference = native_logits(shape, weights="bf16")
-    assert relative_error(logits, reference) < TOLERANCE["bf16", "bf16"]
-
-
-def test_rope_factors_match_numpy() -> None:
-    logits, reference = native_logits(SHAPE, weights="bf16", rope_factors=True)
     assert relative_error(logits, reference) < TOLERANCE["bf16", "bf16"]
 
 
@@ -104,7 +103,7 @@ def test_group_of_64_matches_numpy(isa: str) -> None:
 
 def test_formats_are_accurate_against_float64() -> None:
     """What the formats themselves cost on random weights, which forgive less than trained ones."""
-    plain = cached_reference(SHAPE, "f32", "f32", 32, False)
+    plain = cached_reference(SHAPE, "f32", "f32", 32)
     for (weights, kv), limit in {
         ("bf16", "bf16"): 0.02,  # measured 0.012
         ("int8", "bf16"): 0.09,  # 0.05
@@ -131,7 +130,7 @@ def test_nothing_saturates_at_the_ends_of_int8(isa: str, group_size: int) -> Non
     Norm weights are chosen so that the first layer's input is a row of equal magnitudes; the embedding's rows are all
     ones or alternate in sign, and all other matrices are zero, so that logits are plain dot products.
     """
-    shape = TinyShape(hidden_size=128, num_layers=1, vocab_size=4, norm_epsilon=0.0)
+    shape = tiny_shape(hidden_size=128, num_layers=1, vocab_size=4, norm_epsilon=0.0)
     tensors = {key: np.zeros_like(value) for key, value in random_tensors(shape).items()}
     for role, layer in (("output_norm", None), ("attention_norm", 0), ("ffn_norm", 0)):
         tensors[role, layer][:] = 1.0

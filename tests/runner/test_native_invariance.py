@@ -5,28 +5,29 @@ number of threads; for every weight format, cache format and instruction set.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import pytest
 
 from headway import _native
+from headway.core.plan import ModelShape
 from headway.runner.native_runner import NativeRunner
 from support.tiny_llama import (
     Part,
     Tensors,
-    TinyShape,
     drawing,
     make_model,
     make_runner,
     make_step,
     random_tensors,
+    tiny_shape,
 )
 
 pytestmark = pytest.mark.native
 
-SHAPE = TinyShape()
-WIDE = replace(SHAPE, head_dim=64, rope_dim=64, num_heads=3, num_kv_heads=1, hidden_size=100, vocab_size=97)
+SHAPE = tiny_shape()
+WIDE = tiny_shape(head_dim=64, num_heads=3, num_kv_heads=1, hidden_size=100, vocab_size=97)
 NUM_TOKENS = 528  # three spans of 256 positions, and full blocks: no slot keeps what was there before
 FORMATS = [
     (weights, kv, isa)
@@ -45,18 +46,18 @@ class Trace:
 
 
 @cache
-def tensors(shape: TinyShape) -> Tensors:
+def tensors(shape: ModelShape) -> Tensors:
     return random_tensors(shape)
 
 
 def runner(
-    shape: TinyShape, weights: str, kv: str, isa: str, threads: int, num_blocks: int = 96
+    shape: ModelShape, weights: str, kv: str, isa: str, threads: int, num_blocks: int = 96
 ) -> NativeRunner:
     model = make_model(shape, tensors(shape), weights=weights, isa=isa, threads=threads)
     return make_runner(model, shape, kv=kv, num_blocks=num_blocks)
 
 
-def prompt(shape: TinyShape, salt: int = 0, count: int = NUM_TOKENS) -> list[int]:
+def prompt(shape: ModelShape, salt: int = 0, count: int = NUM_TOKENS) -> list[int]:
     return [(i * i * 7 + i * 31 + salt * 13) % shape.vocab_size for i in range(count)]
 
 

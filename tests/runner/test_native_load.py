@@ -12,6 +12,7 @@ from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
 from headway.core.plan import ModelPlan, TensorType
 from headway.models.architectures import open_model
+from headway.models.gguf_file import BLOCK_LAYOUT
 from headway.runner import native
 from headway.runner.native import (
     auto_num_blocks,
@@ -21,7 +22,7 @@ from headway.runner.native import (
     system_fingerprint,
 )
 from support.tiny_gguf import write_tiny_gguf
-from support.tiny_llama import F32, Part, TinyShape, make_step, reference_logits
+from support.tiny_llama import F32, Part, make_step, reference_logits, tiny_rope
 
 pytestmark = pytest.mark.native
 
@@ -49,15 +50,16 @@ def plan(tmp_path: Path) -> ModelPlan:
 
 @pytest.mark.parametrize("tensor_type", list(TensorType), ids=lambda tensor_type: tensor_type.name)
 def test_every_storage_type_gives_the_logits_of_its_values(tmp_path: Path, tensor_type: TensorType) -> None:
-    tiny = write_tiny_gguf(tmp_path / "tiny.gguf", tensor_type=tensor_type)
+    hidden, heads = (256, 16) if BLOCK_LAYOUT[tensor_type][0] == 256 else (64, 4)
+    tiny = write_tiny_gguf(
+        tmp_path / "tiny.gguf", tensor_type=tensor_type, hidden=hidden, heads=heads, ffn=256
+    )
     plan = open_model(tiny.path)[1]
     tensors: dict[tuple[str, int | None], F32] = {}
     for name, values in tiny.weights.items():
         *layer, stem, _ = name.removeprefix("blk.").split(".")
         tensors[GGUF_NAMES[stem], int(layer[0]) if layer else None] = np.atleast_2d(values)
-    shape = TinyShape(
-        **{field.name: getattr(plan.shape, field.name) for field in dataclasses.fields(TinyShape)}
-    )
+    shape = plan.shape
     tokens = [(i * 37 + 11) % shape.vocab_size for i in range(40)]
     logits = load_runner(plan, CONFIG).forward(make_step([Part(tokens, 0, range(3), range(40))]))
     reference = reference_logits(shape, tensors, tokens, weights="bf16", kv="bf16")
@@ -199,6 +201,6 @@ def test_a_file_that_ends_inside_a_tensor_is_refused(plan: ModelPlan) -> None:
 
 
 def test_a_shape_that_no_kernel_fits_is_the_models_fault(plan: ModelPlan) -> None:
-    shape = dataclasses.replace(plan.shape, head_dim=12, rope_dim=12)
+    shape = dataclasses.replace(plan.shape, head_dim=12, ropes=(tiny_rope(12),))
     with pytest.raises(ModelFileError, match="head_dim must be a multiple of 16"):
         load_runner(dataclasses.replace(plan, shape=shape), CONFIG)

@@ -13,18 +13,18 @@ from headway.runner.native_runner import NativeRunner
 from headway.runner.step import SamplingBatch, Step, StepResult
 from support.tiny_llama import (
     Part,
-    TinyShape,
     drawing,
     greedy,
     make_model,
     make_runner,
     make_step,
     random_tensors,
+    tiny_shape,
 )
 
 pytestmark = pytest.mark.native
 
-SHAPE = TinyShape()
+SHAPE = tiny_shape()
 VOCAB = SHAPE.vocab_size
 WORDS_PER_MASK = -(-VOCAB // 32)
 PROMPT = [3, 14, 15, 92, 65, 35, 89, 79]

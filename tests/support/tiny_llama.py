@@ -3,12 +3,14 @@
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway import _native
-from headway.core.plan import TensorType
+from headway.core.plan import LayerShape, ModelShape, Rope, TensorType
+from headway.runner.native import shape_arguments
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import OutputKind, RunnerInfo, SamplingBatch, Step
 
@@ -16,29 +18,44 @@ F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TinyShape:
-    """Sizes on purpose uneven: hidden, vocabulary and FFN fill neither tiles nor groups."""
+def tiny_rope(
+    dim: int = 32, *, interleaved: bool = True, theta: float = 10_000.0, scale: float = 1.0
+) -> Rope:
+    """The plain rotation of `dim` dimensions."""
+    frequencies = np.float64(theta) ** (-np.arange(0, dim, 2) / dim)
+    return Rope(
+        dim=dim,
+        interleaved=interleaved,
+        frequencies=tuple(float(value) for value in frequencies.astype(np.float32)),
+        scale=scale,
+    )
 
-    vocab_size: int = 131
-    max_context: int = 640
-    hidden_size: int = 72
-    num_layers: int = 2
-    num_heads: int = 6
-    num_kv_heads: int = 2
-    head_dim: int = 32
-    ffn_size: int = 104
-    norm_epsilon: float = 1e-5
-    rope_theta: float = 10_000.0
-    rope_dim: int = 32
-    rope_interleaved: bool = True
-    tied_embeddings: bool = True
+
+def tiny_shape(**changes: Any) -> ModelShape:
+    """Sizes on purpose uneven: hidden, vocabulary and FFN fill neither tiles nor groups. `changes` are fields."""
+    head_dim, num_layers = changes.get("head_dim", 32), changes.get("num_layers", 2)
+    fields: dict[str, Any] = {
+        "architecture": "tiny",
+        "vocab_size": 131,
+        "max_context": 640,
+        "hidden_size": 72,
+        "num_layers": num_layers,
+        "num_heads": 6,
+        "num_kv_heads": 2,
+        "head_dim": head_dim,
+        "ffn_size": 104,
+        "norm_epsilon": 1e-5,
+        "tied_embeddings": True,
+        "ropes": (tiny_rope(head_dim),),
+        "layers": (LayerShape(),) * num_layers,
+    }
+    return ModelShape(**(fields | changes))
 
 
 Tensors = Mapping[tuple[str, int | None], F32]
 
 
-def random_tensors(shape: TinyShape, *, seed: int = 1, rope_factors: bool = False) -> Tensors:
+def random_tensors(shape: ModelShape, *, seed: int = 1) -> Tensors:
     """Random weights by (role, layer); matrices are (rows, columns)."""
     rng = np.random.default_rng(seed)
 
@@ -60,8 +77,6 @@ def random_tensors(shape: TinyShape, *, seed: int = 1, rope_factors: bool = Fals
     }
     if not shape.tied_embeddings:
         tensors["output", None] = matrix(shape.vocab_size, hidden, 4.0)
-    if rope_factors:
-        tensors["rope_factors", None] = rng.uniform(1.0, 8.0, (1, shape.rope_dim // 2)).astype(np.float32)
     for layer in range(shape.num_layers):
         tensors["attention_norm", layer] = norm()
         tensors["query", layer] = matrix(heads, hidden, 2.0)
@@ -76,7 +91,7 @@ def random_tensors(shape: TinyShape, *, seed: int = 1, rope_factors: bool = Fals
 
 
 def make_model(
-    shape: TinyShape, tensors: Tensors, *, weights: str, isa: str, threads: int = 1, group_size: int = 32
+    shape: ModelShape, tensors: Tensors, *, weights: str, isa: str, threads: int = 1, group_size: int = 32
 ) -> _native.Model:
     """Load the tensors as float32 and finish the model."""
     model = empty_model(shape, weights=weights, isa=isa, threads=threads, group_size=group_size)
@@ -95,23 +110,11 @@ def make_model(
 
 
 def empty_model(
-    shape: TinyShape, *, weights: str = "int8", isa: str = "auto", threads: int = 1, group_size: int = 32
+    shape: ModelShape, *, weights: str = "int8", isa: str = "auto", threads: int = 1, group_size: int = 32
 ) -> _native.Model:
     """Return a model without tensors."""
     return _native.Model(
-        vocab_size=shape.vocab_size,
-        max_context=shape.max_context,
-        hidden_size=shape.hidden_size,
-        num_layers=shape.num_layers,
-        num_heads=shape.num_heads,
-        num_kv_heads=shape.num_kv_heads,
-        head_dim=shape.head_dim,
-        ffn_size=shape.ffn_size,
-        norm_epsilon=shape.norm_epsilon,
-        rope_theta=shape.rope_theta,
-        rope_dim=shape.rope_dim,
-        rope_interleaved=shape.rope_interleaved,
-        tied_embeddings=shape.tied_embeddings,
+        **shape_arguments(shape, max_context=shape.max_context),
         weights=weights,
         group_size=group_size,
         isa=isa,
@@ -120,7 +123,7 @@ def empty_model(
 
 
 def make_runner(
-    model: _native.Model, shape: TinyShape, *, kv: str = "bf16", num_blocks: int = 64
+    model: _native.Model, shape: ModelShape, *, kv: str = "bf16", num_blocks: int = 64
 ) -> NativeRunner:
     """Return a runner with an empty cache of `num_blocks`."""
     cache = _native.KvCache(model, num_blocks=num_blocks, dtype=kv)
@@ -222,7 +225,7 @@ def quantize(values: F64, group_size: int, *, bf16_scale: bool = False) -> F64:
 
 
 def reference_logits(
-    shape: TinyShape,
+    shape: ModelShape,
     tensors: Tensors,
     tokens: Sequence[int],
     *,
@@ -253,7 +256,6 @@ def reference_logits(
         return result
 
     count, group = len(tokens), shape.num_heads // shape.num_kv_heads
-    cosine, sine = _rotation(shape, tensors, count)
     x = matrix("token_embedding")[np.array(tokens)]
     future = np.triu(np.ones((count, count), dtype=bool), 1)
     for layer in range(shape.num_layers):
@@ -261,7 +263,8 @@ def reference_logits(
         q = product(h, "query", layer).reshape(count, shape.num_heads, shape.head_dim)
         k = product(h, "key", layer).reshape(count, shape.num_kv_heads, shape.head_dim)
         v = product(h, "value", layer).reshape(count, shape.num_kv_heads, shape.head_dim)
-        q, k, v = _rotate(shape, q, cosine, sine), cached(_rotate(shape, k, cosine, sine)), cached(v)
+        rope = shape.ropes[shape.layers[layer].rope]
+        q, k, v = _rotate(rope, q), cached(_rotate(rope, k)), cached(v)
         scores = np.einsum("thd,shd->hts", q, np.repeat(k, group, axis=1)) / np.sqrt(shape.head_dim)
         scores[:, future] = -np.inf
         p = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -274,21 +277,15 @@ def reference_logits(
     return product(norm(x, "output_norm"), "token_embedding" if shape.tied_embeddings else "output")
 
 
-def _rotation(shape: TinyShape, tensors: Tensors, count: int) -> tuple[F64, F64]:
-    frequencies = shape.rope_theta ** (-np.arange(0, shape.rope_dim, 2) / shape.rope_dim)
-    factors = tensors.get(("rope_factors", None))
-    if factors is not None:
-        frequencies = frequencies / factors[0].astype(np.float64)
-    angles = np.arange(count)[:, None] * frequencies[None, :]
-    return np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
-
-
-def _rotate(shape: TinyShape, x: F64, cosine: F64, sine: F64) -> F64:
-    half, out = shape.rope_dim // 2, x.copy()
-    if shape.rope_interleaved:
-        first, second = slice(0, shape.rope_dim, 2), slice(1, shape.rope_dim, 2)
+def _rotate(rope: Rope, x: F64) -> F64:
+    """Rotate (num_tokens, num_heads, head_dim) from position 0."""
+    angles = np.arange(len(x))[:, None] * np.array(rope.frequencies)[None, :]
+    cosine, sine = (rope.scale * values[:, None, :] for values in (np.cos(angles), np.sin(angles)))
+    half, out = rope.dim // 2, x.copy()
+    if rope.interleaved:
+        first, second = slice(0, rope.dim, 2), slice(1, rope.dim, 2)
     else:
-        first, second = slice(0, half), slice(half, shape.rope_dim)
+        first, second = slice(0, half), slice(half, rope.dim)
     a, b = x[..., first], x[..., second]
     out[..., first], out[..., second] = a * cosine - b * sine, a * sine + b * cosine
     return out

@@ -1,17 +1,18 @@
 """The plan of a `llama` model from a GGUF header: its sizes, its constants and the place of each tensor.
 
-It reads no tensor data. It accepts only what the forward pass computes exactly; a key or tensor that would change the
-output is refused by name. Keys and tensor names: the GGUF specification; their meaning: LLaMA (arXiv 2302.13971),
-rotary positions (arXiv 2104.09864), grouped-query attention (arXiv 2305.13245).
+It reads no tensor data but a vector of rotation factors. It accepts only what the forward pass computes exactly; a key or
+tensor that would change the output is refused by name. Keys and tensor names: the GGUF specification; their meaning: LLaMA
+(arXiv 2302.13971), rotary positions (arXiv 2104.09864), grouped-query attention (arXiv 2305.13245).
 """
 
 import math
+import struct
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NoReturn
 
 from headway.core.errors import ModelFileError
-from headway.core.plan import ModelPlan, ModelShape, Role, TensorRef, TensorType
+from headway.core.plan import LayerShape, ModelPlan, ModelShape, Role, Rope, TensorRef, TensorType
 from headway.models.gguf_file import GgufFile, GgufTensor, MetadataValue
 
 ARCHITECTURE: Final = "llama"
@@ -61,6 +62,8 @@ _OFF_VALUES: Mapping[str, tuple[MetadataValue, ...]] = MappingProxyType(
     }
 )
 
+_ROPE_FACTORS = "rope_freqs.weight"  # Llama 3.1's scaling, as factors that divide the frequencies
+
 _MATRIX_TYPES = frozenset(TensorType)
 _VECTOR_TYPES = frozenset({TensorType.F32, TensorType.F16, TensorType.BF16})
 
@@ -77,7 +80,9 @@ def plan_llama(file: GgufFile, file_sha256: str | None = None) -> ModelPlan:
     _refuse_unsupported_keys(file)
     shape = _read_shape(file)
     tensors = tuple(_place_tensors(file, shape))
-    return ModelPlan(path=file.path, file_sha256=file_sha256, shape=shape, tensors=tensors)
+    return ModelPlan(
+        path=file.path, files=(file.path,), file_sha256=file_sha256, shape=shape, tensors=tensors
+    )
 
 
 def _refuse_unsupported_keys(file: GgufFile) -> None:
@@ -107,22 +112,58 @@ def _read_shape(file: GgufFile) -> ModelShape:
     rope_dim = _size(file, "rope.dimension_count", head_dim)
     if rope_dim > head_dim or rope_dim % 2:
         _fail(file, f"rope.dimension_count {rope_dim} is odd or exceeds the head's {head_dim} dimensions")
+    num_layers = _size(file, "block_count")
+    if (
+        f"blk.{num_layers - 1}.attn_norm.weight" not in file.tensors
+    ):  # before anything of that many layers is made
+        _fail(file, f"the tensor blk.{num_layers - 1}.attn_norm.weight is missing")
     return ModelShape(
         architecture=ARCHITECTURE,
         vocab_size=_vocab_size(file),
         max_context=_size(file, "context_length"),
         hidden_size=hidden_size,
-        num_layers=_size(file, "block_count"),
+        num_layers=num_layers,
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
         ffn_size=_size(file, "feed_forward_length"),
         norm_epsilon=_positive(file, "attention.layer_norm_rms_epsilon"),
-        rope_theta=_positive(file, "rope.freq_base", _DEFAULT_ROPE_THETA),
-        rope_dim=rope_dim,
-        rope_interleaved=True,  # converters to GGUF permute llama's query and key rows into pairs
         tied_embeddings="output.weight" not in file.tensors,
+        ropes=(_read_rope(file, rope_dim),),
+        layers=(LayerShape(),) * num_layers,
     )
+
+
+def _read_rope(file: GgufFile, dim: int) -> Rope:
+    """Return the rotation, its frequencies divided by the file's factors where it has them (Llama 3.1)."""
+    theta = _positive(file, "rope.freq_base", _DEFAULT_ROPE_THETA)
+    factors: tuple[float, ...] = (1.0,) * (dim // 2)
+    if _ROPE_FACTORS in file.tensors:
+        place = _reference(file, _ROPE_FACTORS, (dim // 2,))
+        if place.type is not TensorType.F32:
+            _fail(file, f"the tensor {_ROPE_FACTORS} is of type {place.type.name} instead of F32")
+        with file.path.open("rb") as source:
+            source.seek(place.offset)
+            data = source.read(place.num_bytes)
+        if len(data) != place.num_bytes:
+            _fail(file, f"it ends inside the tensor {_ROPE_FACTORS}")
+        factors = struct.unpack(f"<{dim // 2}f", data)
+    frequencies = []
+    for index, factor in enumerate(factors):
+        try:
+            frequency = _float32(theta ** (-2.0 * index / dim) / factor)
+        except (ZeroDivisionError, OverflowError):
+            frequency = math.inf
+        if not math.isfinite(frequency):
+            _fail(file, f"the tensor {_ROPE_FACTORS} holds {factor}, which divides no frequency")
+        frequencies.append(frequency)
+    # Converters to GGUF permute llama's query and key rows so that pairs lie side by side.
+    return Rope(dim=dim, interleaved=True, frequencies=tuple(frequencies))
+
+
+def _float32(value: float) -> float:
+    """Round to what a float32 can hold, as the models were trained with."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def _vocab_size(file: GgufFile) -> int:
@@ -144,13 +185,22 @@ def _vocab_size(file: GgufFile) -> int:
 
 def _place_tensors(file: GgufFile, shape: ModelShape) -> Iterator[TensorRef]:
     """Yield every tensor, checked; then refuse the ones that nobody asked for."""
-    known: set[str] = set()
+    known = {_ROPE_FACTORS}
     hidden, vocab, ffn = shape.hidden_size, shape.vocab_size, shape.ffn_size
     query_rows, key_rows = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
 
     def place(name: str, role: Role, dims: tuple[int, ...], layer: int | None = None) -> TensorRef:
         known.add(name)
-        return _reference(file, name, role, dims, layer)
+        tensor = _reference(file, name, dims)
+        return TensorRef(
+            role=role,
+            layer=layer,
+            type=tensor.type,
+            rows=1 if len(dims) == 1 else dims[0],
+            columns=dims[-1],
+            offset=tensor.offset,
+            num_bytes=tensor.num_bytes,
+        )
 
     yield place("token_embd.weight", "token_embedding", (vocab, hidden))
     for layer in range(shape.num_layers):
@@ -167,30 +217,20 @@ def _place_tensors(file: GgufFile, shape: ModelShape) -> Iterator[TensorRef]:
     yield place("output_norm.weight", "output_norm", (hidden,))
     if not shape.tied_embeddings:
         yield place("output.weight", "output", (vocab, hidden))
-    if "rope_freqs.weight" in file.tensors:
-        yield place("rope_freqs.weight", "rope_factors", (shape.rope_dim // 2,))
     for name in file.tensors:
         if name not in known:
             _fail(file, f"the tensor {name!r} is not supported, it would change the output")
 
 
-def _reference(file: GgufFile, name: str, role: Role, shape: tuple[int, ...], layer: int | None) -> TensorRef:
-    """Return the place of tensor `name`, whose row-major shape must be `shape`."""
+def _reference(file: GgufFile, name: str, shape: tuple[int, ...]) -> GgufTensor:
+    """Return the tensor `name`, whose row-major shape must be `shape`."""
     tensor = _tensor(file, name)
     if tensor.dims[::-1] != shape:
         _fail(file, f"the tensor {name} has shape {tensor.dims[::-1]} instead of {shape}")
     allowed = _VECTOR_TYPES if len(shape) == 1 else _MATRIX_TYPES
     if tensor.type not in allowed:
         _fail(file, f"the tensor {name} is a vector of type {tensor.type.name}, which is not supported")
-    return TensorRef(
-        role=role,
-        layer=layer,
-        type=tensor.type,
-        rows=1 if len(shape) == 1 else shape[0],
-        columns=shape[-1],
-        offset=tensor.offset,
-        num_bytes=tensor.num_bytes,
-    )
+    return tensor
 
 
 def _tensor(file: GgufFile, name: str) -> GgufTensor:

@@ -8,7 +8,10 @@ import hashlib
 import logging
 import mmap
 import os
+from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from headway import _native
 from headway.core.config import EngineConfig
@@ -25,6 +28,7 @@ __all__ = [
     "available_memory_bytes",
     "group_available_bytes",
     "load_runner",
+    "shape_arguments",
     "system_fingerprint",
 ]
 
@@ -52,9 +56,10 @@ def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
     threads = _resolve_threads(config.threads)
     model = _make_model(plan.shape, config, max_context=max_context, threads=threads)
     _check_weights_fit(model.weight_bytes, config)
-    with plan.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        _load_tensors(model, plan, data)
-        identity = plan.file_sha256 or _sampled_identity(plan, data)
+    with ExitStack() as stack:
+        files = [stack.enter_context(_map_file(path)) for path in plan.files]
+        _load_tensors(model, plan, files)
+        identity = plan.file_sha256 or _sampled_identity(plan, files)
     cache = _make_cache(model, config, max_context)
     fingerprint = system_fingerprint(identity, config, isa=model.isa)
     _log.info(
@@ -162,6 +167,16 @@ def auto_threads(num_cpus: int, quota: str) -> int:
     return max(1, min(num_cpus, int(limit) // int(period)))
 
 
+def shape_arguments(shape: ModelShape, *, max_context: int) -> dict[str, Any]:
+    """Return a shape as the native core takes it (`_native.Model`)."""
+    kept = {field.name: getattr(shape, field.name) for field in fields(shape)}
+    for name in ("architecture", "long_context"):  # decided before
+        del kept[name]
+    ropes = [(rope.dim, rope.interleaved, rope.frequencies, rope.scale) for rope in shape.ropes]
+    layers = [(layer.rope, layer.window) for layer in shape.layers]
+    return kept | {"ropes": ropes, "layers": layers, "max_context": max_context}
+
+
 def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, threads: int) -> _native.Model:
     isas = _native.available_isas()
     if config.isa not in ("auto", *isas):
@@ -170,19 +185,7 @@ def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, th
         raise ConfigError(f"threads must lie in 1 .. {_MAX_THREADS}, not be {threads}.")
     try:
         return _native.Model(
-            vocab_size=shape.vocab_size,
-            max_context=max_context,
-            hidden_size=shape.hidden_size,
-            num_layers=shape.num_layers,
-            num_heads=shape.num_heads,
-            num_kv_heads=shape.num_kv_heads,
-            head_dim=shape.head_dim,
-            ffn_size=shape.ffn_size,
-            norm_epsilon=shape.norm_epsilon,
-            rope_theta=shape.rope_theta,
-            rope_dim=shape.rope_dim,
-            rope_interleaved=shape.rope_interleaved,
-            tied_embeddings=shape.tied_embeddings,
+            **shape_arguments(shape, max_context=max_context),
             weights=config.weights,
             group_size=config.group_size,
             isa=config.isa,
@@ -207,38 +210,49 @@ def _check_weights_fit(num_bytes: int, config: EngineConfig) -> None:
         )
 
 
-def _load_tensors(model: _native.Model, plan: ModelPlan, data: mmap.mmap) -> None:
-    data.madvise(mmap.MADV_WILLNEED)
+def _map_file(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
+            raise ModelFileError(f"{path.name} is empty; fetch the file again.")
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _load_tensors(model: _native.Model, plan: ModelPlan, files: list[mmap.mmap]) -> None:
+    for data in files:
+        data.madvise(mmap.MADV_WILLNEED)
     for tensor in plan.tensors:
+        name, data = plan.files[tensor.file].name, files[tensor.file]
         end = tensor.offset + tensor.num_bytes
         if tensor.offset < 0 or end > len(data):
-            raise ModelFileError(
-                f"{plan.path.name} ends inside a tensor ({tensor.role}); fetch the file again."
-            )
+            raise ModelFileError(f"{name} ends inside a tensor ({tensor.role}); fetch the file again.")
         try:
             with memoryview(data) as whole, whole[tensor.offset : end] as view:
                 model.load(
                     role=tensor.role,
                     layer=tensor.layer,
+                    expert=tensor.expert,
                     tensor_type=tensor.type,
                     rows=tensor.rows,
                     columns=tensor.columns,
                     data=view,
+                    add=tensor.add,
                 )
         except ValueError as error:
-            raise ModelFileError(f"{plan.path.name}: {error}") from error
+            raise ModelFileError(f"{name}: {error}") from error
     try:
         model.finish()
     except ValueError as error:
         raise ModelFileError(f"{plan.path.name}: {error}") from error
 
 
-def _sampled_identity(plan: ModelPlan, data: mmap.mmap) -> str:
-    """Stand-in for the file's digest: its size, the plan, and the first bytes of every tensor."""
-    digest = hashlib.sha256(f"{len(data)}\n{plan.shape}\n".encode())
+def _sampled_identity(plan: ModelPlan, files: list[mmap.mmap]) -> str:
+    """Stand-in for the files' digest: their sizes, the plan, and the first bytes of every tensor."""
+    sizes = " ".join(str(len(data)) for data in files)
+    digest = hashlib.sha256(f"{sizes}\n{plan.shape}\n".encode())
     for tensor in plan.tensors:
         digest.update(f"{tensor}\n".encode())
-        digest.update(data[tensor.offset : tensor.offset + min(tensor.num_bytes, _IDENTITY_SAMPLE_BYTES)])
+        length = min(tensor.num_bytes, _IDENTITY_SAMPLE_BYTES)
+        digest.update(files[tensor.file][tensor.offset : tensor.offset + length])
     return digest.hexdigest()
 
 
