@@ -14,11 +14,11 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     """What every answer to a request must match; the vocabulary is masked to it, token by token.
 
     kind     "json_schema": `source` is a JSON schema; "regex": a regular expression for the whole answer;
-             "lark": a grammar in the dialect of `llguidance` (docs/syntax.md there)
+             "lark": a grammar in the dialect of `llguidance` (docs/syntax.md there); "gbnf": one in llama.cpp's
     param    the request's field it came from, for errors
     """
 
-    kind: Literal["json_schema", "regex", "lark"]
+    kind: Literal["json_schema", "regex", "lark", "gbnf"]
     source: str
     param: str = "response_format"
 

@@ -40,8 +40,8 @@ from typing import Any, Final, Protocol
 from headway.core.errors import InvalidRequest
 from headway.core.request import Grammar
 
-MAX_SOURCE_CHARS: Final = 128 * 1024
-"""Longest source of a grammar. The largest tool schemas seen in the wild have a few tens of kilobytes."""
+MAX_SOURCE_CHARS: Final = 512 * 1024
+"""Longest source of a grammar: room for the schemas of all tools of a request (`wire.tools`)."""
 _MAX_QUOTED_CHARS: Final = 300
 
 # Limits of the package, deterministic (they count work, not time); figures are benchmarks/structured.py's and docs/log.md's.
@@ -143,6 +143,8 @@ class GrammarVocabulary:
                     source = builder.grammar_from_regex(grammar.source)
                 case "lark":
                     source = builder.grammar_from_lark(grammar.source)
+                case "gbnf":
+                    source = builder.grammar_from_lark(_lark(grammar))
         except ValueError as error:
             raise _refused(grammar, str(error)) from None
         return str(source)
@@ -224,6 +226,15 @@ class _Wrapped:
         # A tokenizer may put a space before the text; forced text must be spelled exactly.
         spelled = b"".join(self.tokens[i] for i in ids if i < len(self.tokens))
         return ids if spelled == text.encode() else self.greedy(text)
+
+
+def _lark(grammar: Grammar) -> str:
+    from llguidance import gbnf_to_lark
+
+    try:
+        return gbnf_to_lark.gbnf_to_lark(grammar.source)
+    except Exception as error:  # the package raises bare Exception
+        raise _refused(grammar, str(error)) from None
 
 
 def _without(mask: bytes, ids: Sequence[int]) -> bytes:

@@ -52,7 +52,6 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "functions": ([],),
     "modalities": (["text"],),
     "reasoning_effort": ("none",),
-    "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
     "store": (False,),
     "verbosity": ("medium",),

@@ -17,7 +17,6 @@ Prompt = str | tuple[int, ...]
 
 _IGNORED: Final = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "user"})
 _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
-    "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
     "store": (False,),
     "suffix": ("",),

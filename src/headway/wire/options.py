@@ -13,6 +13,7 @@ from headway.core.errors import InvalidRequest
 from headway.core.request import MAX_CHOICES, Grammar
 from headway.core.sampling import SamplingParams
 from headway.wire.fields import check_range, shown
+from headway.wire.structured import StructuredFields, grammar_of
 
 MAX_STOP_STRINGS: Final = 16
 """OpenAI allows 4; editors send more (one per fence and marker of their prompt format)."""
@@ -36,7 +37,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_obfuscation: bool | None = None
 
 
-class OptionFields(msgspec.Struct, kw_only=True):
+class OptionFields(StructuredFields, kw_only=True):
     """The fields chat and text completions share, typed, None = not given."""
 
     model: str | None = None
@@ -110,6 +111,7 @@ def check_options(
         ignore_eos=bool(fields.ignore_eos),
         stream=bool(fields.stream),
         include_usage=bool(stream_options.include_usage),
+        grammar=grammar_of(fields),
     )
 
 
