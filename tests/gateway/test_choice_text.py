@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.messages import TokenLogprobs
-from headway.gateway.choice_text import ChoiceEnd, ChoiceText, Piece
+from headway.gateway.choice_text import ChoiceText
+from headway.gateway.text_events import ChoiceEnd, Piece, TextEvent
 from headway.models.detokenizer import Detokenizer
 from headway.models.stop_strings import StopMatcher
 from support.byte_text import EOS_ID, ByteTokenizer
@@ -19,7 +20,7 @@ def scores(data: bytes) -> tuple[TokenLogprobs, ...]:
     return tuple(TokenLogprobs(byte, -1.0) for byte in data)
 
 
-def text_of(events: Sequence[Piece | ChoiceEnd]) -> str:
+def text_of(events: Sequence[TextEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Piece))
 
 
@@ -71,6 +72,7 @@ def test_logprobs_travel_with_their_text() -> None:
 def test_logprobs_of_tokens_within_the_stop_string_are_not_delivered() -> None:
     choice = choice_text("END")
     piece, end = choice.push(b"aEND", scores(b"aEND"))
+    assert isinstance(piece, Piece)
     assert [token.logprobs.token_id for token in piece.scored] == [ord("a")]
     assert end == ChoiceEnd(0, "stop")
 
@@ -93,7 +95,7 @@ def test_text_and_count_do_not_depend_on_how_tokens_are_cut_into_steps(
     whole = choice_text(*([stop] if stop else []))
     expected = [*whole.push(data, ()), *whole.finish("length")]
     parts = choice_text(*([stop] if stop else []))
-    events: list[Piece | ChoiceEnd] = []
+    events: list[TextEvent] = []
     for size in cuts:
         events += parts.push(data[:size], ())
         data = data[size:]

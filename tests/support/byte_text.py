@@ -13,7 +13,8 @@ class ByteTokenizer:
 
     eos_ids: tuple[int, ...] = (EOS_ID,)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, parse_special: bool = True, add_bos: bool = True) -> list[int]:
+        del parse_special, add_bos
         return list(text.encode())
 
     def min_num_tokens(self, text: str) -> int:
@@ -32,6 +33,8 @@ class ByteTokenizer:
 
 class PlainTemplate:
     """`role: content` lines; the role order is the caller's affair."""
+
+    source = ""
 
     def render(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None

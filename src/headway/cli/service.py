@@ -22,6 +22,7 @@ from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
 from headway.gateway.served import ServedModel
+from headway.gateway.tool_support import find_tool_support
 from headway.models.text_side import open_text
 from headway.obs.metrics import Metrics
 
@@ -69,6 +70,7 @@ async def running_service(
         tokenizer=text.tokenizer,
         chat_template=text.chat_template,
         created_s=int(time.time()),
+        tool_support=find_tool_support(text.chat_template, text.tokenizer),
     )
     gateway = Gateway(
         {served.name: served},

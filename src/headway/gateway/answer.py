@@ -7,8 +7,14 @@ from typing import Protocol
 import msgspec
 
 from headway.core.messages import Usage
-from headway.gateway.choice_text import ChoiceEnd, Piece, ScoredToken, ToolCallArguments, ToolCallStart
-from headway.gateway.generation import TextEvent
+from headway.gateway.text_events import (
+    ChoiceEnd,
+    Piece,
+    ScoredToken,
+    TextEvent,
+    ToolCallArguments,
+    ToolCallStart,
+)
 from headway.wire.chat_response import FinishReason
 
 TokenBytes = Callable[[int], bytes]

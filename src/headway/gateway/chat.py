@@ -1,17 +1,33 @@
-"""Chat completions: conversation to token ids, text events to OpenAI's chat responses."""
+"""Chat completions: conversation to token ids, text events to OpenAI's chat responses.
 
+With tools the model's answer is parsed for calls; with `tool_choice` "none" it neither sees the tools nor is parsed.
+"""
+
+import secrets
+import string
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import UNSET
 
 from headway.core.errors import InvalidRequest
 from headway.core.messages import EngineInfo, Usage
+from headway.core.request import Grammar
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
-from headway.gateway.choice_text import ChoiceEnd, Piece, ScoredToken, ToolCallArguments, ToolCallStart
 from headway.gateway.config import GatewayConfig
-from headway.gateway.generation import TextEvent
-from headway.gateway.served import ServedModel, Tokenizer, encode
-from headway.gateway.tool_prompt import template_messages
+from headway.gateway.served import ServedModel, TextMaker, Tokenizer, encode
+from headway.gateway.text_events import (
+    ChoiceEnd,
+    Piece,
+    ScoredToken,
+    TextEvent,
+    ToolCallArguments,
+    ToolCallStart,
+)
+from headway.gateway.tool_grammar import tools_grammar
+from headway.gateway.tool_parser import ToolParser
+from headway.gateway.tool_prompt import render
+from headway.gateway.tool_support import ToolSupport
 from headway.wire import sse
 from headway.wire.chat_request import ChatCall, parse_chat
 from headway.wire.chat_response import (
@@ -30,6 +46,10 @@ from headway.wire.chat_response import (
     TopLogprob,
 )
 from headway.wire.usage import usage_fields
+
+_ID_CHARS: Final = string.ascii_letters + string.digits
+_NUM_ID_CHARS: Final = 24
+"""As many as OpenAI's have."""
 
 
 class ChatEndpoint:
@@ -52,16 +72,54 @@ class ChatEndpoint:
             raise InvalidRequest(
                 f"The model `{served.name}` has no chat template; use /v1/completions.", param="model"
             )
-        if call.tool_choice.mode != "none":
-            raise InvalidRequest("`tools` are not supported by this model.", param="tools")
-        prompt = served.chat_template.render(template_messages(call.messages))
+        tools = call.tools if tool_support(call, served) is not None else ()
+        prompt = render(served.chat_template, call.messages, tools, served.tool_support)
         return (encode(prompt, served.tokenizer, info, self.prompt_param),)
+
+    def grammar(self, call: ChatCall, served: ServedModel) -> Grammar | None:
+        """Return what every answer must match; raises InvalidRequest."""
+        support = tool_support(call, served)
+        return call.options.grammar if support is None else tools_grammar(call, support)
+
+    def text_maker(self, call: ChatCall, served: ServedModel) -> TextMaker:
+        """Return what makes an empty text for each choice, which finds the calls if there are tools."""
+        support = tool_support(call, served)
+        if support is None:
+            return served.text_maker(call.options.stop)
+        names = frozenset(tool.name for tool in call.tools)
+        max_calls = None if call.parallel_tool_calls else 1
+
+        def new_tools(choice: int) -> ToolParser:
+            return ToolParser(choice, support.syntax, names, new_call_id, max_calls)
+
+        return served.text_maker(call.options.stop, new_tools)
 
     def answer(self, call: ChatCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""
         return ChatAnswer(
             head, tokenizer.token_bytes, logprobs=call.options.sampling.num_logprobs is not None
         )
+
+
+def tool_support(call: ChatCall, served: ServedModel) -> ToolSupport | None:
+    """Return how the model takes the call's tools; None if tools are not in play, as `tool_choice` "none" asks.
+
+    Raises InvalidRequest if there are tools and the model takes none.
+    """
+    if call.tool_choice.mode == "none":
+        return None
+    if served.tool_support is None:
+        raise InvalidRequest(
+            f"The model `{served.name}` takes no tools: its chat template has no place for them, or its way of "
+            "writing calls is not supported; leave `tools` out.",
+            param="tools",
+        )
+    return served.tool_support
+
+
+def new_call_id() -> str:
+    """Draw the id of a tool call."""
+    return "call_" + "".join(secrets.choice(_ID_CHARS) for _ in range(_NUM_ID_CHARS))
 
 
 class ChatAnswer:

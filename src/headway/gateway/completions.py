@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from msgspec import UNSET, UnsetType
 
 from headway.core.messages import EngineInfo, Usage
+from headway.core.request import Grammar
 from headway.gateway.admission import check_min_length, check_token_ids
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
-from headway.gateway.choice_text import ChoiceEnd, Piece, ScoredToken
 from headway.gateway.config import GatewayConfig
-from headway.gateway.generation import TextEvent
-from headway.gateway.served import ServedModel, Tokenizer, encode
+from headway.gateway.served import ServedModel, TextMaker, Tokenizer, encode
+from headway.gateway.text_events import ChoiceEnd, Piece, ScoredToken, TextEvent
 from headway.wire import sse
 from headway.wire.completion_request import CompletionCall, parse_completion
 from headway.wire.completion_response import Completion, CompletionChoice, CompletionLogprobs
@@ -44,6 +44,15 @@ class CompletionEndpoint:
                 check_token_ids(prompt, info.vocab_size, self.prompt_param)
                 prompts.append(prompt)
         return tuple(prompts)
+
+    def grammar(self, call: CompletionCall, served: ServedModel) -> Grammar | None:
+        """Return what every answer must match; raises InvalidRequest."""
+        del served
+        return call.options.grammar
+
+    def text_maker(self, call: CompletionCall, served: ServedModel) -> TextMaker:
+        """Return what makes an empty text for each choice."""
+        return served.text_maker(call.options.stop)
 
     def answer(self, call: CompletionCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""

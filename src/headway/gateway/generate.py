@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
-from headway.core.request import Request
+from headway.core.request import Grammar, Request
 from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
 from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
@@ -24,7 +24,7 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
-from headway.gateway.served import ServedModel, Tokenizer, find_model
+from headway.gateway.served import ServedModel, TextMaker, Tokenizer, find_model
 from headway.wire import sse
 from headway.wire.options import GenerationOptions
 
@@ -62,6 +62,14 @@ class Endpoint(Protocol[C]):
 
     def tokenise(self, call: C, served: ServedModel, info: EngineInfo) -> tuple[tuple[int, ...], ...]:
         """Return every prompt's token ids; runs on the tokenising thread; raises RequestError."""
+        ...
+
+    def grammar(self, call: C, served: ServedModel) -> Grammar | None:
+        """Return what every answer must match, None for free text; raises InvalidRequest."""
+        ...
+
+    def text_maker(self, call: C, served: ServedModel) -> TextMaker:
+        """Return what makes an empty text for each choice."""
         ...
 
     def answer(self, call: C, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
@@ -124,6 +132,7 @@ class Generate(Generic[C]):
             raise refusal
         info = served.engine.info
         admission.check_against_model(call.options, info)
+        grammar = self._endpoint.grammar(call, served)
         job = partial(self._endpoint.tokenise, call, served, info)
         prompts = await client.race(gateway.prompt_worker.submit_nowait(job, num_bytes))
         head = AnswerHead(
@@ -136,8 +145,8 @@ class Generate(Generic[C]):
         answer = self._endpoint.answer(call, head, served.tokenizer)
         generation = Generation(
             engine=served.engine,
-            requests=self._requests(call.options, prompts, served, info, record),
-            new_text=served.text_maker(call.options.stop),
+            requests=self._requests(call.options, prompts, grammar, served, info, record),
+            new_text=self._endpoint.text_maker(call, served),
             record=record,
         )
         try:
@@ -164,6 +173,7 @@ class Generate(Generic[C]):
         self,
         options: GenerationOptions,
         prompts: Sequence[tuple[int, ...]],
+        grammar: Grammar | None,
         served: ServedModel,
         info: EngineInfo,
         record: RequestRecord,
@@ -190,7 +200,7 @@ class Generate(Generic[C]):
                 ),
                 n=options.n,
                 stop_token_ids=stop_token_ids,
-                grammar=options.grammar,
+                grammar=grammar,
                 arrival_ns=record.arrival_ns,
             )
             for index, token_ids in enumerate(prompts)

@@ -14,12 +14,10 @@ from headway.core.errors import HeadwayError, InternalError, Unavailable
 from headway.core.messages import ChoiceFinished, Finished, TokenDelta, Usage
 from headway.core.request import Request
 from headway.engine.client import EngineClient, RequestEvent
-from headway.gateway.choice_text import ChoiceEnd, ChoiceText, Piece, ToolCallArguments, ToolCallStart
+from headway.gateway.choice_text import ChoiceText
 from headway.gateway.request_record import RequestRecord
+from headway.gateway.text_events import ChoiceEnd, TextEvent
 from headway.wire.chat_response import FinishReason
-
-TextEvent = Piece | ToolCallStart | ToolCallArguments | ChoiceEnd
-"""Text and calls come in the order in which the model wrote them; tools only if the request brought any."""
 
 
 class Generation:
@@ -127,7 +125,7 @@ class Generation:
             return ()
         self._record.note_tokens(text.choice, len(delta.token_ids))
         found = text.push(delta.token_ids, delta.logprobs)
-        if found and isinstance(found[-1], ChoiceEnd):  # a stop string: the engine does not know it
+        if found and isinstance(found[-1], ChoiceEnd):  # it ended for a reason that the engine does not know
             self._engine.cancel_nowait(self._requests[source].request_id, delta.choice, "stop")
         return found
 

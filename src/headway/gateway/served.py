@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from headway.core.errors import InvalidRequest, ModelNotFound
 from headway.core.messages import EngineInfo
 from headway.engine.client import EngineClient
 from headway.gateway.admission import check_min_length
 from headway.gateway.choice_text import ChoiceText
+from headway.gateway.tool_parser import ToolParser
+from headway.gateway.tool_support import Template, ToolSupport
 from headway.models.detokenizer import Detokenizer
 from headway.models.stop_strings import StopMatcher, StopStrings
 
@@ -42,33 +44,45 @@ class Tokenizer(Protocol):
         ...
 
 
-class ChatTemplate(Protocol):
+class ChatTemplate(Template, Protocol):
     """Turns a conversation into the text that the model was trained on."""
 
-    def render(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
-    ) -> str:
-        """Return the prompt, ending where the assistant's answer begins; raises InvalidRequest."""
-        ...
+
+TextMaker = Callable[[int], ChoiceText]
+"""Makes an empty text for a choice, which it numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """One model under the name that callers use. `created_s`: Unix seconds, for `/v1/models` only."""
+    """One model under the name that callers use.
+
+    created_s      Unix seconds, for `/v1/models` only
+    tool_support   None = it cannot be given tools
+    """
 
     name: str
     engine: EngineClient
     tokenizer: Tokenizer
     chat_template: ChatTemplate | None
     created_s: int
+    tool_support: ToolSupport | None = None
 
-    def text_maker(self, stop: tuple[str, ...]) -> Callable[[int], ChoiceText]:
-        """Return what makes an empty text for each choice of a request, which ends at any string of `stop`."""
+    def text_maker(
+        self, stop: tuple[str, ...], new_tools: Callable[[int], ToolParser] | None = None
+    ) -> TextMaker:
+        """Return what makes an empty text for each choice of a request, which ends at any string of `stop`.
+
+        new_tools   makes what finds a choice's calls; None = tools are not in play
+        """
+        shown: frozenset[int] = frozenset()
+        if self.tool_support is not None and new_tools is not None:
+            shown = frozenset(self.tool_support.special_ids.values())
         strings = StopStrings(stop) if stop else None
 
         def new_text(choice: int) -> ChoiceText:
             matcher = StopMatcher(strings) if strings is not None else None
-            return ChoiceText(choice, Detokenizer(self.tokenizer), matcher)
+            tools = new_tools(choice) if new_tools is not None else None
+            return ChoiceText(choice, Detokenizer(self.tokenizer, shown=shown), matcher, tools)
 
         return new_text
 

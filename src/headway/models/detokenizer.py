@@ -5,6 +5,7 @@ stop strings (`stop_strings`), no tokenizer internals and no sockets.
 """
 
 import codecs
+from collections.abc import Collection
 from typing import Protocol
 
 
@@ -21,16 +22,19 @@ class TokenBytes(Protocol):
 
 
 class Detokenizer:
-    """The text of one sequence. `skip_special`: special tokens give no text, otherwise their name."""
+    """The text of one sequence. `skip_special`: special tokens but those of `shown` give no text, otherwise their name."""
 
-    def __init__(self, tokenizer: TokenBytes, *, skip_special: bool = True) -> None:
+    def __init__(
+        self, tokenizer: TokenBytes, *, skip_special: bool = True, shown: Collection[int] = ()
+    ) -> None:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
+        self._shown = shown
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token_id: int) -> str:
         """Take a token and return the text that is certain now; raises IndexError for an unknown id."""
-        if self._skip_special and self._tokenizer.is_special(token_id):
+        if self._skip_special and self._tokenizer.is_special(token_id) and token_id not in self._shown:
             return ""
         return self._decoder.decode(self._tokenizer.token_bytes(token_id))
 

@@ -1,0 +1,55 @@
+"""What streams out of a choice: text, tool calls, the end. Frozen values that every endpoint writes in its own shape."""
+
+from dataclasses import dataclass
+
+from headway.core.messages import TokenLogprobs
+from headway.wire.chat_response import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredToken:
+    """A token with log-probabilities. `start`: where its text begins in all that the choice wrote, in characters."""
+
+    start: int
+    logprobs: TokenLogprobs
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text that one choice gained: never empty."""
+
+    choice: int
+    text: str
+    scored: tuple[ScoredToken, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStart:
+    """A choice calls a tool. `index`: the call's number within the choice, from 0, in the order of their starts."""
+
+    choice: int
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallArguments:
+    """Text that a call's arguments gained, never empty. A call's come one after the other, before the next call starts."""
+
+    choice: int
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceEnd:
+    """A choice ended. `scored`: tokens without text of their own that no piece carried."""
+
+    choice: int
+    reason: FinishReason
+    scored: tuple[ScoredToken, ...] = ()
+
+
+TextEvent = Piece | ToolCallStart | ToolCallArguments | ChoiceEnd
+"""Text and calls come in the order in which the model wrote them; calls only if the request brought tools."""
