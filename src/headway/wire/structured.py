@@ -178,9 +178,10 @@ def _json(schema: msgspec.Raw, param: str, *, required: bool = False) -> Iterato
             text = msgspec.json.decode(text, type=str).encode()
         check_depth(text, param)
         msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
+        source = text.decode()  # msgspec looks for broken UTF-8 only in strings that it builds
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise InvalidRequest(f"`{param}` must be a JSON schema, an object.", param=param) from None
-    yield Grammar(kind="json_schema", source=text.decode(), param=param)
+    yield Grammar(kind="json_schema", source=source, param=param)
 
 
 def _regex(source: str | None, param: str) -> Iterator[Grammar]:
