@@ -3,6 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway.models.text_side import FimTokens
 from support.asgi_client import Exchange
 from support.gateway_app import service
 from support.scripted_client import answering
@@ -135,3 +136,26 @@ async def test_prompts_the_model_cannot_take_are_refused(prompt: object, word: s
     assert error["param"] == "prompt"
     assert word in error["message"]
     assert s.ended[0].outcome == "refused"
+
+
+async def test_a_suffix_makes_the_model_fill_in_the_middle() -> None:
+    s = service(answering("x"), fim=FimTokens(prefix=257, suffix=258, middle=259))
+    async with s.complete(prompt=["ab", "c"], suffix="de<end>", echo=True) as exchange:
+        body = msgspec.json.decode(await exchange.read_body())
+    assert [choice["text"] for choice in body["choices"]] == ["abx", "cx"]
+    assert [request.token_ids for request in s.engine.requests] == [
+        (257, *prefix, 258, *b"de<end>", 259) for prefix in (b"ab", b"c")
+    ]
+
+
+async def test_a_suffix_for_a_model_that_cannot_fill_in_is_refused() -> None:
+    async with service().complete(suffix="d") as exchange:
+        assert await exchange.read_status() == 400
+        assert msgspec.json.decode(await exchange.read_body())["error"]["param"] == "suffix"
+
+
+async def test_prefix_and_suffix_together_must_fit_the_context() -> None:
+    s = service(fim=FimTokens(prefix=257, suffix=258, middle=259))
+    async with s.complete(prompt="a" * 40, suffix="b" * 40) as exchange:
+        error = msgspec.json.decode(await exchange.read_body())["error"]
+    assert error["code"] == "context_length_exceeded"

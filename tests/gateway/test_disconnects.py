@@ -23,11 +23,11 @@ class SlowTokenizer(ByteTokenizer):
     def min_num_tokens(self, text: str) -> int:
         return len(text) if "slow" not in text else 0
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, parse_special: bool = True, add_bos: bool = True) -> list[int]:
         if "slow" in text:
             self.loop.call_soon_threadsafe(self.began.set)
             assert self.go_on.wait(timeout=30)
-        return super().encode(text)
+        return super().encode(text, parse_special=parse_special, add_bos=add_bos)
 
 
 SLOW = [{"role": "user", "content": "slow"}]

@@ -11,6 +11,7 @@ from headway.core.messages import ErrorInfo
 from headway.engine.client import RequestEvent
 from headway.gateway.config import GatewayConfig
 from support.asgi_client import Exchange
+from support.byte_text import ByteTokenizer
 from support.gateway_app import Service, service
 from support.scripted_client import answering
 
@@ -303,9 +304,16 @@ async def test_a_bug_in_a_stream_is_its_last_event(caplog: pytest.LogCaptureFixt
     assert "failed unexpectedly" in caplog.text
 
 
+class SilentTokenizer(ByteTokenizer):
+    """Finds no token in any text."""
+
+    def encode(self, text: str, *, parse_special: bool = True, add_bos: bool = True) -> list[int]:
+        del text, parse_special, add_bos
+        return []
+
+
 async def test_a_conversation_that_renders_to_nothing_is_refused() -> None:
-    s = service()
-    s.gateway.models["fake"].tokenizer.encode = lambda _: []  # type: ignore[assignment, method-assign]
+    s = service(tokenizer=SilentTokenizer())
     status, error = await error_of(s.chat())
     assert (status, error["param"]) == (400, "messages")
 

@@ -8,11 +8,13 @@ from starlette.types import ASGIApp
 
 from headway.core.clock import ManualClock
 from headway.core.events import Event, RequestEnded
+from headway.core.request import Pooling
 from headway.engine.client import EngineClient
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ChatTemplate, ServedModel, Tokenizer
+from headway.models.text_side import FimTokens
 from support.asgi_client import Exchange
 from support.byte_text import ByteTokenizer, PlainTemplate
 from support.scripted_client import FakeEngineClient, Script
@@ -57,6 +59,8 @@ def served(
     name: str = MODEL,
     tokenizer: Tokenizer | None = None,
     chat_template: ChatTemplate | None = None,
+    fim: FimTokens | None = None,
+    pooling: Pooling | None = None,
 ) -> ServedModel:
     return ServedModel(
         name=name,
@@ -64,6 +68,8 @@ def served(
         tokenizer=tokenizer or ByteTokenizer(),
         chat_template=chat_template or PlainTemplate(),
         created_s=1_700_000_000,
+        fim=fim,
+        pooling=pooling,
     )
 
 
@@ -73,12 +79,14 @@ def service(
     config: GatewayConfig | None = None,
     tokenizer: Tokenizer | None = None,
     metrics: MetricsPage | None = None,
+    fim: FimTokens | None = None,
+    pooling: Pooling | None = None,
 ) -> Service:
     engine = FakeEngineClient(script=script)
     clock = ManualClock(10_000_000_000)
     events: list[Event] = []
     gateway = Gateway(
-        {MODEL: served(engine, tokenizer=tokenizer)},
+        {MODEL: served(engine, tokenizer=tokenizer, fim=fim, pooling=pooling)},
         config=config or GatewayConfig(),
         clock=clock,
         wall_time_s=lambda: 1_800_000_000.5,

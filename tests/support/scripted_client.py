@@ -103,6 +103,12 @@ class FakeEngineClient:
         choices = tuple(ChoiceFinished(request.request_id, index, reason) for index in sorted(live.open))
         self._deliver(live, (*choices, live.terminal(cached_tokens)))
 
+    def emit_end(self, request: Request, finished: Finished) -> None:
+        """End the only choice, and the request with an end of the test's own."""
+        self._deliver(
+            self._live[request.request_id], (ChoiceFinished(request.request_id, 0, "stop"), finished)
+        )
+
     def fail(self, request: Request, error: ErrorInfo) -> None:
         """End a request with an error."""
         live = self._live[request.request_id]

@@ -52,7 +52,7 @@ def test_fields_that_ask_for_what_happens_anyway_are_accepted(field: dict[str, o
     [
         ({"best_of": 2}, "best_of"),
         ({"best_of": 2, "n": 1}, "best_of"),
-        ({"suffix": "x"}, "suffix"),
+        ({"suffix": "x", "prompt": [1, 2]}, "suffix"),
         ({"echo": True, "logprobs": 1}, "echo"),
         ({"logprobs": 21}, "logprobs"),
         ({"logprobs": True}, "logprobs"),

@@ -12,9 +12,12 @@ from starlette.routing import Route
 from headway.gateway.chat import ChatEndpoint
 from headway.gateway.completions import CompletionEndpoint
 from headway.gateway.edge import Edge
+from headway.gateway.embeddings import Embeddings
 from headway.gateway.gateway import Gateway
 from headway.gateway.generate import Generate
 from headway.gateway.plain import PlainEndpoints, http_error
+from headway.gateway.tokens import TokenService, detokenized, tokenized
+from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 
 def create_app(gateway: Gateway) -> Starlette:
@@ -42,6 +45,9 @@ def create_app(gateway: Gateway) -> Starlette:
         routes=[
             Route("/v1/chat/completions", Generate(gateway, ChatEndpoint()), methods=["POST"]),
             Route("/v1/completions", Generate(gateway, CompletionEndpoint()), methods=["POST"]),
+            Route("/v1/embeddings", Embeddings(gateway), methods=["POST"]),
+            Route("/tokenize", TokenService(gateway, parse_tokenize, tokenized), methods=["POST"]),
+            Route("/detokenize", TokenService(gateway, parse_detokenize, detokenized), methods=["POST"]),
             Route("/v1/models", plain.models),
             Route("/v1/models/{name:path}", plain.model),
             Route("/health", plain.health),

@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
+from headway.core.errors import InvalidRequest
 from headway.core.messages import EngineInfo, Usage
 from headway.core.request import Grammar
 from headway.gateway.admission import check_min_length, check_token_ids
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
 from headway.gateway.config import GatewayConfig
+from headway.gateway.fim import fill_in_prompt
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer, encode
 from headway.gateway.text_events import ChoiceEnd, Piece, ScoredToken, TextEvent
+from headway.models.text_side import FimTokens
 from headway.wire import sse
 from headway.wire.completion_request import CompletionCall, parse_completion
 from headway.wire.completion_response import Completion, CompletionChoice, CompletionLogprobs
@@ -35,9 +38,14 @@ class CompletionEndpoint:
         self, call: CompletionCall, served: ServedModel, info: EngineInfo
     ) -> tuple[tuple[int, ...], ...]:
         """Return every prompt's token ids (runs on the tokenising thread); raises RequestError."""
+        fim = _fim(call, served)
         prompts: list[tuple[int, ...]] = []
         for prompt in call.prompts:
-            if isinstance(prompt, str):
+            if isinstance(prompt, str) and fim is not None:
+                prompts.append(
+                    fill_in_prompt(prompt, call.suffix, fim, served.tokenizer, info, self.prompt_param)
+                )
+            elif isinstance(prompt, str):
                 prompts.append(encode(prompt, served.tokenizer, info, self.prompt_param))
             else:
                 check_min_length(len(prompt), info.max_context, self.prompt_param)
@@ -68,6 +76,18 @@ class CompletionEndpoint:
             num_logprobs=options.sampling.num_logprobs,
             echoes=[echo for echo in echoes for _ in range(options.n)],
         )
+
+
+def _fim(call: CompletionCall, served: ServedModel) -> FimTokens | None:
+    """Return what makes the model fill in, None if it is not asked to; raises InvalidRequest if it cannot."""
+    if not call.suffix:
+        return None
+    if served.fim is None:
+        raise InvalidRequest(
+            f"The model `{served.name}` has no tokens for filling in the middle; leave `suffix` out.",
+            param="suffix",
+        )
+    return served.fim
 
 
 class CompletionAnswer:

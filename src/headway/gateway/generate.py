@@ -3,7 +3,6 @@
 What differs between chat and text completions is in `chat` and `completions`; this walk is the same for both.
 """
 
-import asyncio
 import secrets
 from collections.abc import Sequence
 from functools import partial
@@ -17,25 +16,20 @@ from headway.core.messages import EngineInfo
 from headway.core.request import Grammar, Request
 from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
-from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
+from headway.gateway.client_watch import ClientGone, ClientWatch
+from headway.gateway.conduct import Call, OpenCall, admitted, conduct
 from headway.gateway.config import GatewayConfig
-from headway.gateway.edge import request_info, unexpected
 from headway.gateway.gateway import Gateway
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
-from headway.gateway.served import ServedModel, TextMaker, Tokenizer, find_model
+from headway.gateway.served import ServedModel, TextMaker, Tokenizer
 from headway.wire import sse
 from headway.wire.options import GenerationOptions
 
 
-class Call(Protocol):
+class GeneratingCall(Call, Protocol):
     """What every generating call has."""
-
-    @property
-    def model(self) -> str | None:
-        """The model named, if any."""
-        ...
 
     @property
     def options(self) -> GenerationOptions:
@@ -43,7 +37,7 @@ class Call(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Call)
+C = TypeVar("C", bound=GeneratingCall)
 
 
 class Endpoint(Protocol[C]):
@@ -86,55 +80,16 @@ class Generate(Generic[C]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; raises the HeadwayError that ended it, which a stream that began has told already."""
-        gateway, info = self._gateway, request_info(scope)
-        body = await read_body(scope, receive, gateway.config)
-        call = self._endpoint.parse(body)
-        served = find_model(gateway.models, call.model)
-        record = info.record = RequestRecord(
-            request_id=info.request_id,
-            model=served.name,
-            arrival_ns=info.arrival_ns,
-            clock=gateway.clock,
-            hook=gateway.hook,
-        )
-        responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s)
-        with gateway.count_active():
-            try:
-                async with ClientWatch(receive) as client:
-                    await self._serve(call, len(body), served, record, client, responder)
-            except (ClientGone, asyncio.CancelledError):
-                record.end("cancelled", status=CLIENT_CLOSED_STATUS)
-                raise
-            except HeadwayError as error:
-                record.end_with_error(error)
-                raise
-            except SlowReader:
-                raise
-            except Exception as error:
-                failure = unexpected(error, info.request_id)
-                record.end_with_error(failure)
-                if responder.started:
-                    await responder.error(failure)
-                raise failure from error
+        await conduct(self._gateway, scope, receive, send, self._endpoint.parse, self._serve)
 
-    async def _serve(
-        self,
-        call: C,
-        num_bytes: int,
-        served: ServedModel,
-        record: RequestRecord,
-        client: ClientWatch,
-        responder: Responder,
-    ) -> None:
-        gateway = self._gateway
-        refusal = admission.refusal(served.engine.state, draining=gateway.draining)
-        if refusal is not None:
-            raise refusal
-        info = served.engine.info
+    async def _serve(self, open_call: OpenCall[C]) -> None:
+        gateway, call, served = self._gateway, open_call.call, open_call.served
+        record, client, responder = open_call.record, open_call.client, open_call.responder
+        info = admitted(gateway, served)
         admission.check_against_model(call.options, info)
         grammar = self._endpoint.grammar(call, served)
         job = partial(self._endpoint.tokenise, call, served, info)
-        prompts = await client.race(gateway.prompt_worker.submit_nowait(job, num_bytes))
+        prompts = await client.race(gateway.prompt_worker.submit_nowait(job, open_call.num_bytes))
         head = AnswerHead(
             id=self._endpoint.id_prefix + record.request_id,
             created_s=int(gateway.wall_time_s()),

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from headway.core.errors import InvalidRequest, ModelNotFound
 from headway.core.messages import EngineInfo
+from headway.core.request import Pooling
 from headway.engine.client import EngineClient
 from headway.gateway.admission import check_min_length
 from headway.gateway.choice_text import ChoiceText
@@ -13,6 +14,7 @@ from headway.gateway.tool_parser import ToolParser
 from headway.gateway.tool_support import Template, ToolSupport
 from headway.models.detokenizer import Detokenizer
 from headway.models.stop_strings import StopMatcher, StopStrings
+from headway.models.text_side import FimTokens
 
 
 class Tokenizer(Protocol):
@@ -23,8 +25,12 @@ class Tokenizer(Protocol):
         """Tokens that end an answer."""
         ...
 
-    def encode(self, text: str) -> Sequence[int]:
-        """Return the ids of `text`; special tokens written in it are recognised."""
+    def encode(self, text: str, *, parse_special: bool = True, add_bos: bool = True) -> Sequence[int]:
+        """Return the ids of `text`.
+
+        parse_special   special tokens written in it are recognised
+        add_bos         begin and end as the model's files ask for
+        """
         ...
 
     def min_num_tokens(self, text: str) -> int:
@@ -58,6 +64,8 @@ class ServedModel:
 
     created_s      Unix seconds, for `/v1/models` only
     tool_support   None = it cannot be given tools
+    fim            what makes it fill in the middle; None = it cannot
+    pooling        how it embeds texts; None = it does not
     """
 
     name: str
@@ -66,6 +74,8 @@ class ServedModel:
     chat_template: ChatTemplate | None
     created_s: int
     tool_support: ToolSupport | None = None
+    fim: FimTokens | None = None
+    pooling: Pooling | None = None
 
     def text_maker(
         self, stop: tuple[str, ...], new_tools: Callable[[int], ToolParser] | None = None

@@ -137,7 +137,7 @@ def parse_chat(body: bytes) -> ChatCall:
         fields.max_tokens, max_tokens_param = fields.max_completion_tokens, "max_completion_tokens"
     return ChatCall(
         model=fields.model,
-        messages=_messages(fields.messages),
+        messages=parse_messages(fields.messages),
         options=check_options(fields, max_tokens_param=max_tokens_param, num_logprobs=_num_logprobs(fields)),
         tools=tools,
         tool_choice=parse_tool_choice(fields.tool_choice, tools),
@@ -155,7 +155,8 @@ def _num_logprobs(fields: ChatFields) -> int | None:
     return None
 
 
-def _messages(items: list[dict[str, msgspec.Raw]]) -> tuple[ChatMessage, ...]:
+def parse_messages(items: list[dict[str, msgspec.Raw]]) -> tuple[ChatMessage, ...]:
+    """Parse and check a conversation; raises InvalidRequest that names the message."""
     if not items:
         raise InvalidRequest("`messages` is empty; send at least one message.", param="messages")
     if len(items) > MAX_MESSAGES:

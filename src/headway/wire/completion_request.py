@@ -1,45 +1,41 @@
 """A text completion request: bytes in, a checked `CompletionCall` out. Field by field after OpenAI's API reference."""
 
-import re
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 
 from headway.core.errors import InvalidRequest
 from headway.core.request import MAX_CHOICES
-from headway.wire.fields import check_range, convert, decode, decode_object, select
+from headway.wire.fields import check_range, convert, decode_object, select
 from headway.wire.options import MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
-
-T = TypeVar("T")
-
-Prompt = str | tuple[int, ...]
-"""Text, or token ids that the model's vocabulary must hold (checked where the model is known)."""
+from headway.wire.prompts import PROMPT_FORMS, Prompt, parse_prompts
 
 _IGNORED: Final = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "user"})
 _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "service_tier": ("auto", "default"),
     "store": (False,),
-    "suffix": ("",),
 }
-_BEGINNING: Final = re.compile(rb"(\[?)[ \t\r\n]*(.)", re.DOTALL)
-"""Of any JSON value: whether it is a list, and its or the list's first character."""
-_PROMPT_FORMS: Final = "a string, a list of strings, a list of token ids or a list of lists of token ids"
 
 
 class CompletionFields(OptionFields, kw_only=True):
     """The supported fields of a text completion, typed."""
 
-    prompt: Annotated[msgspec.Raw, msgspec.Meta(description=_PROMPT_FORMS)]
+    prompt: Annotated[msgspec.Raw, msgspec.Meta(description=PROMPT_FORMS)]
     echo: bool | None = None
+    suffix: str | None = None
     best_of: int | None = None
     logprobs: int | None = None
 
 
 class CompletionCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked request. `model` None: the caller named none. Choices of prompt i have the indices i·n to i·n+n-1."""
+    """A checked request. `model` None: the caller named none. Choices of prompt i have the indices i·n to i·n+n-1.
+
+    suffix   what follows the text that is asked for (fill in the middle); "" = nothing
+    """
 
     model: str | None
     prompts: tuple[Prompt, ...]
+    suffix: str
     echo: bool
     options: GenerationOptions
 
@@ -51,7 +47,7 @@ def parse_completion(body: bytes) -> CompletionCall:
         supported=CompletionFields.__struct_fields__,
         ignored=_IGNORED,
         neutral=_NEUTRAL,
-        long=("prompt",),
+        long=("prompt", "suffix"),
     )
     fields = convert(chosen, CompletionFields)
     if fields.logprobs is not None:
@@ -63,44 +59,15 @@ def parse_completion(body: bytes) -> CompletionCall:
         )
     if fields.echo and fields.logprobs is not None:
         raise InvalidRequest("`echo` is not supported together with `logprobs`.", param="echo")
-    prompts = _prompts(fields.prompt)
+    prompts = parse_prompts(fields.prompt, "prompt", MAX_CHOICES)
     if len(prompts) * options.n > MAX_CHOICES:
         raise InvalidRequest(
             f"A request may ask for at most {MAX_CHOICES} choices; {len(prompts)} prompts × n {options.n} are more.",
             param="prompt",
         )
-    return CompletionCall(model=fields.model, prompts=prompts, echo=bool(fields.echo), options=options)
-
-
-def _prompts(prompt: msgspec.Raw) -> tuple[Prompt, ...]:
-    """Decode the prompt in the form that its first characters tell."""
-    json = bytes(prompt)
-    beginning = _BEGINNING.match(json)
-    assert beginning is not None, "JSON is never empty"
-    match b"".join(beginning.groups()):
-        case b"[]":
-            raise InvalidRequest(f"`prompt` is empty; send {_PROMPT_FORMS}.", param="prompt")
-        case b'["':
-            return _typed(json, tuple[str, ...])
-        case b"[[":
-            num_prompts = json.count(b"[") - 1  # no strings within
-            if num_prompts > MAX_CHOICES:
-                raise InvalidRequest(
-                    f"`prompt` may hold at most {MAX_CHOICES} prompts; it holds {num_prompts}.",
-                    param="prompt",
-                )
-            prompts = _typed(json, tuple[tuple[int, ...], ...])
-            if not all(prompts):
-                raise InvalidRequest("A prompt of token ids is empty; send at least one id.", param="prompt")
-            return prompts
-        case two if two[:1] == b"[":
-            return (_typed(json, tuple[int, ...]),)
-        case _:
-            return (_typed(json, str),)
-
-
-def _typed(json: bytes, type_: type[T]) -> T:
-    try:
-        return decode(json, type_)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"`prompt` must be {_PROMPT_FORMS}: {error}.", param="prompt") from None
+    suffix = fields.suffix or ""
+    if suffix and not all(isinstance(prompt, str) for prompt in prompts):
+        raise InvalidRequest("`suffix` needs prompts that are text, not token ids.", param="suffix")
+    return CompletionCall(
+        model=fields.model, prompts=prompts, suffix=suffix, echo=bool(fields.echo), options=options
+    )

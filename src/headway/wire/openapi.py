@@ -9,8 +9,10 @@ from headway.wire.chat_request import ChatFields
 from headway.wire.chat_response import ChatChunk, ChatCompletion
 from headway.wire.completion_request import CompletionFields
 from headway.wire.completion_response import Completion
+from headway.wire.embeddings import EmbeddingFields, EmbeddingList
 from headway.wire.errors import ErrorBody
 from headway.wire.models_response import ModelCard, ModelList
+from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
 _STREAM: Final = "With `stream`: server-sent events, each a chunk as JSON; `[DONE]` is the last."
 _ERROR: Final = "The caller's mistake (4xx), or the server's limit (503, with Retry-After)."
@@ -24,6 +26,12 @@ def document() -> dict[str, object]:
         ChatChunk,
         CompletionFields,
         Completion,
+        EmbeddingFields,
+        EmbeddingList,
+        TokenizeFields,
+        Tokenized,
+        DetokenizeFields,
+        Detokenized,
         ModelCard,
         ModelList,
         ErrorBody,
@@ -41,6 +49,11 @@ def document() -> dict[str, object]:
             "/v1/completions": _generating(
                 "Continue a text.", "CompletionFields", "Completion", "Completion"
             ),
+            "/v1/embeddings": _taking("Turn texts into vectors.", "EmbeddingFields", "EmbeddingList"),
+            "/tokenize": _taking(
+                "Turn a text or a conversation into token ids.", "TokenizeFields", "Tokenized"
+            ),
+            "/detokenize": _taking("Turn token ids into text.", "DetokenizeFields", "Detokenized"),
             "/v1/models": {"get": _plain("The served models.", _json("ModelList"))},
             "/v1/models/{name}": {
                 "get": {
@@ -68,6 +81,11 @@ def _generating(summary: str, request: str, whole: str, chunk: str) -> dict[str,
         "requestBody": {"required": True, "content": _json(request)},
     }
     return {"post": post}
+
+
+def _taking(summary: str, request: str, answer: str) -> dict[str, object]:
+    body = {"requestBody": {"required": True, "content": _json(request)}}
+    return {"post": _plain(summary, _json(answer)) | body}
 
 
 def _plain(summary: str, content: dict[str, object]) -> dict[str, object]:

@@ -1,0 +1,106 @@
+"""What every call that costs the engine something has in common, around its own part: read, parse, find, watch, account.
+
+It knows no endpoint: what a call does between its body and its answer is passed in.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from starlette.types import Receive, Scope, Send
+
+from headway.core.errors import HeadwayError
+from headway.core.messages import EngineInfo
+from headway.gateway import admission
+from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
+from headway.gateway.edge import request_info, unexpected
+from headway.gateway.gateway import Gateway
+from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
+from headway.gateway.response import Responder, SlowReader
+from headway.gateway.served import ServedModel, find_model
+
+
+class Call(Protocol):
+    """What every call has."""
+
+    @property
+    def model(self) -> str | None:
+        """The model named, if any."""
+        ...
+
+
+C = TypeVar("C", bound=Call)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall(Generic[C]):
+    """A call while it is served. `num_bytes`: of its body."""
+
+    call: C
+    num_bytes: int
+    served: ServedModel
+    record: RequestRecord
+    client: ClientWatch
+    responder: Responder
+
+
+async def conduct(
+    gateway: Gateway,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    parse: Callable[[bytes], C],
+    serve: Callable[[OpenCall[C]], Awaitable[None]],
+) -> None:
+    """Serve one call with `serve`, which ends its record when all went well.
+
+    Raises the HeadwayError that ended the call, which a stream that began has told already.
+    """
+    info = request_info(scope)
+    body = await read_body(scope, receive, gateway.config)
+    call = parse(body)
+    served = find_model(gateway.models, call.model)
+    record = info.record = RequestRecord(
+        request_id=info.request_id,
+        model=served.name,
+        arrival_ns=info.arrival_ns,
+        clock=gateway.clock,
+        hook=gateway.hook,
+    )
+    responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s)
+    with gateway.count_active():
+        try:
+            async with ClientWatch(receive) as client:
+                await serve(
+                    OpenCall(
+                        call=call,
+                        num_bytes=len(body),
+                        served=served,
+                        record=record,
+                        client=client,
+                        responder=responder,
+                    )
+                )
+        except (ClientGone, asyncio.CancelledError):
+            record.end("cancelled", status=CLIENT_CLOSED_STATUS)
+            raise
+        except HeadwayError as error:
+            record.end_with_error(error)
+            raise
+        except SlowReader:
+            raise
+        except Exception as error:
+            failure = unexpected(error, info.request_id)
+            record.end_with_error(failure)
+            if responder.started:
+                await responder.error(failure)
+            raise failure from error
+
+
+def admitted(gateway: Gateway, served: ServedModel) -> EngineInfo:
+    """Return what the engine is; raises why it takes nothing now."""
+    refusal = admission.refusal(served.engine.state, draining=gateway.draining)
+    if refusal is not None:
+        raise refusal
+    return served.engine.info
