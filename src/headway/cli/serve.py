@@ -4,7 +4,7 @@ What serves, and what signals do to it, is in `http_server`, which is imported o
 """
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from headway.cli.options import (
     MODEL_HELP,
@@ -17,6 +17,7 @@ from headway.cli.options import (
     positive,
     web_origin,
 )
+from headway.core.request import Pooling
 from headway.gateway.config import GatewayConfig
 from headway.models.sources import served_name
 
@@ -79,6 +80,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         default=30,
         help="how long running requests may go on after a signal to stop (default: %(default)s)",
     )
+    parser.add_argument(
+        "--pooling",
+        choices=get_args(Pooling),
+        help="how /v1/embeddings makes one vector of a text: the mean of its tokens' states, or the last one "
+        "(default: what the model's files say; without a word there, embeddings are refused)",
+    )
     add_engine_options(parser)
     add_scheduler_options(parser)
     add_log_options(parser)
@@ -98,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
             listener,
             args.host,
             engine_config(args, args.served_name or served_name(args.model), str(path)),
-            GatewayConfig(max_body_bytes=args.max_body, allow_origins=tuple(args.allow_origin)),
+            GatewayConfig(
+                max_body_bytes=args.max_body, allow_origins=tuple(args.allow_origin), pooling=args.pooling
+            ),
             drain_timeout_s=args.drain_timeout,
             log_level=args.log_level.upper(),
             log_json=args.log_json,

@@ -71,6 +71,8 @@ async def running_service(
         chat_template=text.chat_template,
         created_s=int(time.time()),
         tool_support=find_tool_support(text.chat_template, text.tokenizer),
+        fim=text.fim,
+        pooling=gateway_config.pooling or text.pooling,
     )
     gateway = Gateway(
         {served.name: served},

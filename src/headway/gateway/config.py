@@ -2,6 +2,8 @@
 
 import msgspec
 
+from headway.core.request import Pooling
+
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the gateway takes, and for how long."""
@@ -22,5 +24,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """OpenAI's default for text completions."""
     slow_reader_timeout_s: float = 30.0
     """A reader that takes nothing for so long, its socket buffers full, is cut off and its request cancelled."""
+    pooling: Pooling | None = None
+    """How texts are embedded; None = as the model's files say, and not at all if they say nothing."""
     allow_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the service (CORS); empty = none, ("*",) = all."""
