@@ -5,11 +5,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from headway.cli.main import build_parser, main
 from headway.cli.options import byte_size, engine_config, finite, port_number, positive, web_origin
+from support.tiny_gguf import write_tiny_gguf
 
 
 def subparsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -20,7 +22,7 @@ def subparsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 
 def test_every_option_of_every_command_is_explained() -> None:
     commands = dict(subparsers())
-    assert list(commands) == ["serve", "chat", "pull", "models"]
+    assert list(commands) == ["serve", "chat", "pull", "models", "inspect"]
     unexplained = [
         (name, action.dest)
         for name, parser in commands.items()
@@ -139,14 +141,26 @@ def test_options_become_the_engines_settings() -> None:
     assert config.scheduler.max_num_seqs == 5
 
 
-def test_models_lists_what_has_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_lists_what_has_a_name_and_what_the_caches_hold(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "cache").mkdir()
+    write_tiny_gguf(tmp_path / "cache" / "mine.gguf")
+    (tmp_path / "cache" / "broken.gguf").touch()
     assert main(["models"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["NAME", "MODEL", "SIZE", "LICENCE", "FILE"]
-    assert rows[0].startswith("smollm2 ")
+    assert head.split() == ["NAME", "ARCHITECTURE", "SIZE", "FORMATS", "CONTEXT", "SOURCE"]
+    assert rows[0].split("  ")[0] == "smollm2"
+    assert rows[0].endswith("alias, not fetched: `headway pull smollm2`")
+    assert rows[1].endswith("cache, broken")
+    assert rows[2].split() == [str(tmp_path / "cache/mine.gguf"), "llama", "0", "MB", "F32", "512", "cache"]
+    assert rows[4].endswith("the file is empty.")
     assert main(["models", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [model["name"] for model in listed] == [row.split()[0] for row in rows]
+    assert [model["source"] for model in listed] == ["alias", "cache", "cache"]
+    assert [model["architecture"] for model in listed] == [None, None, "llama"]
 
 
 def test_an_unknown_model_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

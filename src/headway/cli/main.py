@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.cli import chat, models, pull, serve
+from headway.cli import chat, inspect, models, pull, serve
 from headway.core.errors import HeadwayError
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
 
-_SUBCOMMANDS = (serve, chat, pull, models)
+_SUBCOMMANDS = (serve, chat, pull, models, inspect)
 
 if TYPE_CHECKING:  # generic for type checkers only
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse names it no other way

@@ -8,11 +8,11 @@ the repository's files, so that a fetch that was interrupted between two files i
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from headway.core.errors import FetchError
-from headway.models.hub_name import HubName, choose_files
+from headway.models.hub_name import HubName, choose_files, parse_hub_name
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TREE_FORMAT = 1
@@ -46,7 +46,7 @@ def cached_model(name: HubName, cache: Path, *, unlisted: bool = False) -> Path 
     if files is None:
         if not unlisted:
             return None
-        files = [str(file.relative_to(snapshot)) for file in snapshot.rglob("*") if file.is_file()]
+        files = files_of(snapshot)
     try:
         chosen = choose_files(name, files)
     except FetchError:
@@ -54,6 +54,30 @@ def cached_model(name: HubName, cache: Path, *, unlisted: bool = False) -> Path 
     if not all((snapshot / file).is_file() for file in chosen.files):
         return None
     return snapshot / chosen.main if chosen.main else snapshot
+
+
+def cached_snapshots(cache: Path) -> Iterator[tuple[HubName, Path]]:
+    """Yield every snapshot that a branch or tag of a cached model names, by name; the snapshot may be broken or gone."""
+    try:
+        folders = sorted(cache.glob("models--*--*"))
+    except OSError:
+        return
+    for folder in folders:
+        repository = folder.name.removeprefix("models--").replace("--", "/")
+        references = folder / "refs"
+        for path in sorted(references.rglob("*")):
+            revision = str(path.relative_to(references))
+            if path.is_file() and parse_hub_name(f"{repository}@{revision}"):
+                commit = _commit(folder, revision)
+                yield (
+                    HubName(repository=repository, revision=revision),
+                    folder / "snapshots" / (commit or "unknown"),
+                )
+
+
+def files_of(snapshot: Path) -> Collection[str]:
+    """Return the names of the files that lie in a snapshot and are whole."""
+    return [str(file.relative_to(snapshot)) for file in sorted(snapshot.rglob("*")) if file.is_file()]
 
 
 def listed_files(folder: Path, commit: str) -> Collection[str] | None:

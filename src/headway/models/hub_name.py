@@ -5,7 +5,8 @@ llama.cpp's `-hf` and Ollama's `hf.co/…` have it. Pure: it asks no hub and ope
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -98,6 +99,16 @@ def choose_files(name: HubName, files: Collection[str]) -> ChosenFiles:
     models = _gguf_models(files)
     chosen = _choose_gguf(name, models)
     return ChosenFiles(files=tuple(models[chosen]), main=models[chosen][0])
+
+
+def gguf_choices(files: Collection[str]) -> Mapping[str, str]:
+    """Return the whole GGUF models among `files`: what to type after the colon, and the file to open."""
+    models = _gguf_models(files)
+    labels = Counter(map(_label, models))
+    return {
+        _label(stem) if labels[_label(stem)] == 1 else PurePosixPath(found[0]).name: found[0]
+        for stem, found in models.items()
+    }
 
 
 def model_stem(file_name: str) -> str:
