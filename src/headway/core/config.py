@@ -28,7 +28,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model: str
     """The name under which it is served; a label here."""
     model_path: str = ""
-    """The model file."""
+    """The model: a GGUF file, the first of its shards, or a Hugging Face folder."""
     weights: WeightFormat = "int8"
     group_size: Literal[32, 64] = 32
     kv: KvFormat = "bf16"
