@@ -1,9 +1,14 @@
 """What keeps a server from starting is one line and exit code 2, also when the engine process is what found it."""
 
+import errno
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from headway.cli.http_server import bind
+from headway.core.errors import ConfigError
 from support.real_server import SMALL, headway
 
 pytestmark = pytest.mark.native
@@ -52,6 +57,37 @@ def test_a_context_that_the_model_does_not_have(tiny_model: Path) -> None:
 
 def test_an_address_that_is_not_ours(tiny_model: Path) -> None:
     assert "--host" in refusal("serve", str(tiny_model), "--host", "192.0.2.1", "--port", "0")  # TEST-NET-1
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "\u00e9" * 64, "a..b"])
+def test_a_host_that_no_host_can_be_called(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot listen on .*choose another address"):
+        bind(host, 0)
+
+
+def test_a_port_that_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Socket(socket.socket):
+        def bind(self, address: object) -> None:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), address)
+
+    monkeypatch.setattr(socket, "socket", Socket)  # as root, which tests may run as, every port is ours
+    with pytest.raises(ConfigError, match=r"port 80 \(Permission denied\); choose another address"):
+        bind("127.0.0.1", 80)
+
+
+def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
+    assert "config.json" in refusal("serve", str(tmp_path), *SMALL)
+
+
+def test_a_fifo_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.gguf")
+    assert "not a regular file" in refusal("serve", str(tmp_path / "fifo.gguf"), *SMALL)
+
+
+def test_a_hub_model_that_cannot_be_fetched(tmp_path: Path) -> None:
+    env = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    for arguments in (("serve", "owner/name", *SMALL), ("chat", "owner/name", "--prompt", "x")):
+        assert "unset HF_HUB_OFFLINE" in refusal(*arguments, env=env)
 
 
 def test_a_model_cache_that_cannot_be_written() -> None:

@@ -11,7 +11,7 @@ from headway import _native
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
 from headway.core.plan import ModelPlan, TensorType
-from headway.models.architectures import open_model
+from headway.models.architectures import open_plan
 from headway.models.gguf_file import BLOCK_LAYOUT
 from headway.runner import native
 from headway.runner.native import (
@@ -45,7 +45,7 @@ GGUF_NAMES = {
 @pytest.fixture
 def plan(tmp_path: Path) -> ModelPlan:
     write_tiny_gguf(tmp_path / "tiny.gguf")
-    return open_model(tmp_path / "tiny.gguf")[1]
+    return open_plan(tmp_path / "tiny.gguf")
 
 
 @pytest.mark.parametrize("tensor_type", list(TensorType), ids=lambda tensor_type: tensor_type.name)
@@ -54,7 +54,7 @@ def test_every_storage_type_gives_the_logits_of_its_values(tmp_path: Path, tenso
     tiny = write_tiny_gguf(
         tmp_path / "tiny.gguf", tensor_type=tensor_type, hidden=hidden, heads=heads, ffn=256
     )
-    plan = open_model(tiny.path)[1]
+    plan = open_plan(tiny.path)
     tensors: dict[tuple[str, int | None], F32] = {}
     for name, values in tiny.weights.items():
         *layer, stem, _ = name.removeprefix("blk.").split(".")
@@ -105,7 +105,7 @@ def test_a_file_without_a_digest_is_told_by_its_content(tmp_path: Path) -> None:
     prints = []
     for seed in (1, 1, 2):
         tiny = write_tiny_gguf(tmp_path / "tiny.gguf", seed=seed)
-        prints.append(load_runner(open_model(tiny.path)[1], CONFIG).info.system_fingerprint)
+        prints.append(load_runner(open_plan(tiny.path), CONFIG).info.system_fingerprint)
     assert prints[0] == prints[1] != prints[2]
 
 
@@ -204,3 +204,12 @@ def test_a_shape_that_no_kernel_fits_is_the_models_fault(plan: ModelPlan) -> Non
     shape = dataclasses.replace(plan.shape, head_dim=12, ropes=(tiny_rope(12),))
     with pytest.raises(ModelFileError, match="head_dim must be a multiple of 16"):
         load_runner(dataclasses.replace(plan, shape=shape), CONFIG)
+
+
+def test_an_instruction_set_that_this_processor_lacks_is_refused(
+    plan: ModelPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_native, "available_isas", lambda: ["portable"])
+    config = EngineConfig(model="tiny", isa="avx512", kv_bytes=1 << 20)
+    with pytest.raises(ConfigError, match='isa is "avx512"; this processor runs portable'):
+        load_runner(plan, config)

@@ -48,9 +48,10 @@ def bind(host: str, port: int) -> socket.socket:
         except BaseException:
             listener.close()
             raise
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
+        reason = getattr(error, "strerror", None) or "not a host's name"
         raise ConfigError(
-            f"Cannot listen on {host} port {port} ({error.strerror}); choose another address with --host and --port."
+            f"Cannot listen on {host} port {port} ({reason}); choose another address with --host and --port."
         ) from error
     return listener
 
