@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from headway.core.config import EngineConfig, KvFormat, WeightFormat
-from headway.models.architectures import open_model
+from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.models.sources import known_sha256
 from headway.runner.native import NativeRunner, load_runner
@@ -38,7 +38,7 @@ def references() -> dict[str, Any]:
 
 def load(weights: WeightFormat, group_size: Any, kv: KvFormat) -> NativeRunner:
     path = resolve_model("smollm2")
-    _, plan = open_model(path, known_sha256(path))
+    plan = open_plan(path, known_sha256(path))
     config = EngineConfig(
         model=str(path),
         weights=weights,

@@ -15,7 +15,7 @@ from headway import _native
 from headway.core.config import EngineConfig, InstructionSet, KvFormat, SchedulerConfig, WeightFormat
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
-from headway.models.architectures import open_model
+from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
@@ -108,7 +108,7 @@ def check_all_ways(
 
 
 def load(path: Path, weights: WeightFormat, kv: KvFormat, isa: InstructionSet, threads: int) -> NativeRunner:
-    _, plan = open_model(path, None)
+    plan = open_plan(path)
     config = EngineConfig(
         model="test",
         model_path=str(path),

@@ -3,15 +3,16 @@
 import pytest
 
 from headway.core.plan import TensorType
-from headway.models.architectures import open_model
+from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
+from headway.models.gguf import read_gguf
 from headway.models.sources import MODELS, known_sha256
 
 
 @pytest.mark.model
 def test_the_demo_model_has_a_plan() -> None:
     path = resolve_model("smollm2")
-    file, plan = open_model(path, known_sha256(path))
+    plan = open_plan(path, known_sha256(path))
     assert plan.file_sha256 == MODELS["smollm2"].sha256
     shape = plan.shape
     assert (shape.vocab_size, shape.max_context, shape.hidden_size, shape.num_layers) == (
@@ -27,4 +28,4 @@ def test_the_demo_model_has_a_plan() -> None:
     assert types["token_embedding"] is TensorType.Q8_0
     assert types["query"] is TensorType.Q4_1
     assert types["ffn_norm"] is TensorType.F32
-    assert len(file.texts("tokenizer.ggml.tokens")) == shape.vocab_size
+    assert len(read_gguf(path).texts("tokenizer.ggml.tokens")) == shape.vocab_size

@@ -1,36 +1,37 @@
-"""From a model file to a plan: the architectures we can run, by the name their files carry.
+"""From a model's path to its plan, whatever the model comes as: a GGUF file, the first of its shards, or a folder.
 
-It knows how to choose a reader, not how any architecture works, and reads only a file's header.
+It knows how to choose a reader, not how any architecture works (`architecture_table`), and reads only headers.
 """
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from headway.core.errors import ModelFileError
 from headway.core.plan import ModelPlan
-from headway.models.gguf import GgufFile, read_gguf
-from headway.models.llama import plan_llama
+from headway.models.gguf_file import GgufFile
+from headway.models.gguf_plan import plan_gguf
+from headway.models.gguf_shards import read_gguf_model
+from headway.models.hf_plan import plan_folder
 
-ARCHITECTURES: Mapping[str, Callable[[GgufFile, str | None], ModelPlan]] = MappingProxyType(
-    {
-        "llama": plan_llama,
-    }
-)
+
+def open_plan(path: Path, file_sha256: str | None = None) -> ModelPlan:
+    """Plan the model at `path`; takes milliseconds, whatever its size.
+
+    `file_sha256` is the digest of a model's only file where the caller knows it (`headway.models.sources.known_sha256`).
+    Raises ModelFileError, one sentence, if a file is invalid or needs something that we cannot compute exactly.
+    """
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as error:  # a folder that may not be searched, a path with a null byte
+        raise ModelFileError(
+            f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})."
+        ) from error
+    if is_folder:
+        return plan_folder(path)
+    file = read_gguf_model(path)
+    return plan_gguf(file, None if file.more_files else file_sha256)
 
 
 def open_model(path: Path, file_sha256: str | None = None) -> tuple[GgufFile, ModelPlan]:
-    """Read the header of the model file at `path` and plan it; takes milliseconds, whatever the file's size.
-
-    `file_sha256` is the file's digest where the caller knows it (`headway.models.sources.known_sha256`).
-    Raises ModelFileError if the file is invalid or needs something that we cannot compute exactly.
-    """
-    file = read_gguf(path)
-    architecture = file.text("general.architecture")
-    plan = ARCHITECTURES.get(architecture)
-    if plan is None:
-        supported = ", ".join(ARCHITECTURES)
-        raise ModelFileError(
-            f"{path}: the architecture {architecture[:40]!r} is not supported (supported: {supported})."
-        )
-    return file, plan(file, file_sha256)
+    """Read the header of the GGUF model at `path` and plan it; callers move to `open_plan` and `open_text`."""
+    file = read_gguf_model(path)
+    return file, plan_gguf(file, None if file.more_files else file_sha256)

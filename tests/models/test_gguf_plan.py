@@ -6,17 +6,17 @@ import pytest
 
 from headway.core.errors import ModelFileError
 from headway.core.plan import LayerShape, ModelPlan, TensorType
-from headway.models.architectures import open_model
+from headway.models.architectures import open_plan
 from headway.models.gguf import GgufFile, GgufTensor, read_gguf
 from headway.models.gguf_file import BLOCK_LAYOUT
-from headway.models.llama import plan_llama
+from headway.models.gguf_plan import plan_gguf
 from support.ggml_blocks import decode
 from support.gguf_writer import MetadataInput
 from support.tiny_gguf import write_tiny_gguf
 
 
 def plan_with(path: Path, extra_metadata: Mapping[str, MetadataInput]) -> ModelPlan:
-    return open_model(write_tiny_gguf(path, extra_metadata=extra_metadata).path)[1]
+    return open_plan(write_tiny_gguf(path, extra_metadata=extra_metadata).path)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_shape_is_read(path: Path) -> None:
     write_tiny_gguf(path, layers=3, rope_theta=50_000.0)
-    _, plan = open_model(path, "digest")
+    plan = open_plan(path, "digest")
     shape = plan.shape
     assert (plan.path, plan.file_sha256, shape.architecture) == (path, "digest", "llama")
     assert (shape.vocab_size, shape.max_context, shape.hidden_size, shape.num_layers) == (320, 512, 64, 3)
@@ -46,7 +46,7 @@ def test_every_tensor_lies_where_the_plan_says(path: Path, kind: TensorType) -> 
     model = write_tiny_gguf(
         path, tensor_type=kind, tied=False, rope_factors=True, hidden=hidden, heads=heads, ffn=256
     )
-    file, plan = open_model(path)
+    file, plan = read_gguf(path), open_plan(path)
     data = path.read_bytes()
     assert not plan.shape.tied_embeddings
     assert len(plan.tensors) == len(file.tensors) - 1 == 1 + 2 * 9 + 1 + 1
@@ -60,7 +60,7 @@ def test_every_tensor_lies_where_the_plan_says(path: Path, kind: TensorType) -> 
 
 def test_roles_and_layers(path: Path) -> None:
     write_tiny_gguf(path, tied=False, rope_factors=True)
-    _, plan = open_model(path)
+    plan = open_plan(path)
     outside = {reference.role for reference in plan.tensors if reference.layer is None}
     assert outside == {"token_embedding", "output_norm", "output"}
     for layer in range(2):
@@ -79,8 +79,8 @@ def test_roles_and_layers(path: Path) -> None:
 
 
 def test_rotation_factors_divide_the_frequencies(path: Path) -> None:
-    plain = open_model(write_tiny_gguf(path).path)[1].shape.ropes[0].frequencies
-    divided = open_model(write_tiny_gguf(path, rope_factors=True).path)[1].shape.ropes[0].frequencies
+    plain = open_plan(write_tiny_gguf(path).path).shape.ropes[0].frequencies
+    divided = open_plan(write_tiny_gguf(path, rope_factors=True).path).shape.ropes[0].frequencies
     assert divided == pytest.approx(
         [value / factor for value, factor in zip(plain, range(1, 9), strict=True)]
     )
@@ -93,8 +93,8 @@ def test_a_rotation_factor_that_divides_no_frequency_is_refused(path: Path, fact
     data = bytearray(path.read_bytes())
     data[place : place + 4] = np.float32(factor).tobytes()
     path.write_bytes(data)
-    with pytest.raises(ModelFileError, match="divides no frequency"):
-        open_model(path)
+    with pytest.raises(ModelFileError, match=r"rope_freqs\.weight holds a factor that is out of range"):
+        open_plan(path)
 
 
 def test_optional_keys_have_their_defaults(path: Path) -> None:
@@ -108,7 +108,7 @@ def test_optional_keys_have_their_defaults(path: Path) -> None:
         "llama.rope.freq_base",
         "llama.vocab_size",
     )
-    assert plan_llama(without_keys(file, *optional)) == plan_llama(file)
+    assert plan_gguf(without_keys(file, *optional)) == plan_gguf(file)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,9 @@ def test_optional_keys_have_their_defaults(path: Path) -> None:
     [
         {"llama.rope.scaling.type": "none"},
         {"llama.rope.scaling.factor": 1.0},
+        {"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0},
+        {"llama.rope.scaling.factor": 0.0},
+        {"llama.attention.sliding_window": 512},
         {"llama.expert_count": 0},
         {"llama.tensor_data_layout": "Meta AI original pth"},
         {"other.key": 1},
@@ -128,10 +131,24 @@ def test_keys_without_effect_are_accepted(path: Path, extra_metadata: Mapping[st
 @pytest.mark.parametrize(
     ("extra_metadata", "reason"),
     [
-        ({"general.architecture": "mamba"}, r"architecture 'mamba' is not supported \(supported: llama\)"),
-        ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type is 'yarn'"),
-        ({"llama.rope.scaling.type": "linear"}, "rope.scaling.type is 'linear'"),
-        ({"llama.rope.scaling.factor": 2.0}, "rope.scaling.factor is '2.0'"),
+        (
+            {"general.architecture": "mamba"},
+            r"architecture 'mamba' is not supported \(supported: llama, qwen2, qwen3, qwen3moe, phi3, gemma2, gemma3\)",
+        ),
+        ({"general.architecture": "mistral"}, "architecture 'mistral' is not supported"),
+        ({"llama.rope.scaling.type": "ntk"}, "rope.scaling.type is 'ntk'"),
+        ({"llama.rope.scaling.type": "longrope"}, "longrope is supported with rope_factors_long and"),
+        ({"llama.rope.scaling.factor": -2.0}, "rope.scaling.factor is -2.0, out of range"),
+        (
+            {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.attn_factor": 1.5},
+            "yarn with an attn_factor",
+        ),
+        ({"llama.rope.scaling.yarn_attn_factor": 1.0}, r"only a file without it is"),
+        ({"llama.rope.scaling.yarn_ext_factor": 0.5}, "yarn_ext_factor is '0.5'"),
+        ({"llama.rope.freq_base": 1.0}, "above 1"),
+        ({"llama.rope.freq_base_swa": 5000.0}, "differs from rope.freq_base"),
+        ({"llama.block_count": 2_000_000_000}, "block_count is 2000000000, out of range"),
+        ({"llama.attn_logit_softcapping": 50.0}, "attn_logit_softcapping is '50.0'"),
         ({"llama.expert_count": 8}, "expert_count is '8'"),
         ({"llama.attention.sliding_window": 128}, "attention.sliding_window"),
         ({"llama.attention.causal": False}, "attention.causal is 'False'"),
@@ -164,18 +181,24 @@ def test_what_cannot_be_computed_is_refused(
 def test_a_missing_key_is_named(path: Path, key: str) -> None:
     write_tiny_gguf(path)
     with pytest.raises(ModelFileError, match=f"{key} is missing"):
-        plan_llama(without_keys(read_gguf(path), key))
+        plan_gguf(without_keys(read_gguf(path), key))
 
 
 @pytest.mark.parametrize(
-    "name", ["blk.0.attn_q.bias", "blk.0.ffn_gate_inp.weight", "rope_factors_long.weight"]
+    "name",
+    [
+        "blk.0.attn_output.bias",
+        "blk.0.ffn_gate_inp.weight",
+        "blk.0.attn_q_norm.weight",
+        "blk.2.attn_q.weight",
+    ],
 )
 def test_tensors_that_would_change_the_output_are_refused(path: Path, name: str) -> None:
     write_tiny_gguf(path)
     file = read_gguf(path)
     extra = GgufTensor(name, (64,), TensorType.F32, 0, 256)
     with pytest.raises(ModelFileError, match=f"tensor '{name}' is not supported"):
-        plan_llama(with_tensors(file, {**file.tensors, name: extra}))
+        plan_gguf(with_tensors(file, {**file.tensors, name: extra}))
 
 
 def test_a_quantised_norm_is_refused(path: Path) -> None:
@@ -183,7 +206,7 @@ def test_a_quantised_norm_is_refused(path: Path) -> None:
     file = read_gguf(path)
     norm = GgufTensor("output_norm.weight", (64,), TensorType.Q8_0, 0, 68)
     with pytest.raises(ModelFileError, match=r"output_norm\.weight is a vector of type Q8_0"):
-        plan_llama(with_tensors(file, {**file.tensors, norm.name: norm}))
+        plan_gguf(with_tensors(file, {**file.tensors, norm.name: norm}))
 
 
 @pytest.mark.parametrize("dims", [(64,), (64, 320, 1)])
@@ -192,7 +215,7 @@ def test_an_embedding_that_is_no_matrix_is_refused(path: Path, dims: tuple[int, 
     file = read_gguf(path)
     embedding = GgufTensor("token_embd.weight", dims, TensorType.F32, 0, 256)
     with pytest.raises(ModelFileError, match=r"token_embd\.weight has"):
-        plan_llama(with_tensors(file, {**file.tensors, embedding.name: embedding}))
+        plan_gguf(with_tensors(file, {**file.tensors, embedding.name: embedding}))
 
 
 def test_a_tiny_file_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
