@@ -7,6 +7,7 @@ without work until it is cancelled, so that a test can hold it in mid-stream.
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headway.core.clock import Clock
@@ -87,6 +88,9 @@ class StandinEngine:
         return bool(self._finished or self._choices) or any(
             not running.is_paused for running in self._running.values()
         )
+
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Nothing happens here without a message."""
 
     def handle(self, message: ToEngine) -> None:
         self.handled.append(message)

@@ -2,7 +2,8 @@
 
 The walk of a request:
 
-1. `handle(Submit)` refuses it (`admission`) or makes one `Sequence` per choice and puts them in the queue.
+1. `handle(Submit)` refuses it (`admission`) or makes one `Sequence` per choice and puts them in the queue. If the answer
+   must match a grammar they join the queue, at their place in arrival, once it is compiled (`grammars`).
 2. `step()` asks the pure `scheduler.plan` what to do, then does it: releases the blocks of preempted sequences, shares
    cached blocks with those that start, and allocates (`headway.kv`).
 3. `step_builder` lays the chunks out as flat arrays and the runner computes them: the one call that takes time.
@@ -17,10 +18,11 @@ It knows no thread, no process and no text. Its owner calls `handle` and `step` 
 """
 
 import logging
+from collections.abc import Callable
 
 from headway.core.clock import Clock
 from headway.core.config import SchedulerConfig
-from headway.core.errors import ConfigError, HeadwayError, InternalError
+from headway.core.errors import ConfigError, HeadwayError, InternalError, InvalidRequest
 from headway.core.messages import (
     Cancel,
     Drain,
@@ -33,6 +35,7 @@ from headway.core.messages import (
 )
 from headway.core.request import Request
 from headway.engine.admission import QueueLoad, refusal
+from headway.engine.grammars import Grammars
 from headway.engine.live_request import LiveRequest, refused
 from headway.engine.outbox import Outbox
 from headway.engine.pooling import HiddenRows, Pooler
@@ -51,7 +54,14 @@ logger = logging.getLogger(__name__)
 class Engine:
     """Runs requests on `runner`, one step at a time. Raises ConfigError for limits under which nothing could run."""
 
-    def __init__(self, runner: Runner, config: SchedulerConfig, clock: Clock, info: EngineInfo) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        config: SchedulerConfig,
+        clock: Clock,
+        info: EngineInfo,
+        grammars: Grammars | None = None,
+    ) -> None:
         if config.max_num_seqs < 1 or config.max_prefill_tokens < 1:
             raise ConfigError("max_num_seqs and max_prefill_tokens must be at least 1.")
         self._runner = runner
@@ -59,7 +69,9 @@ class Engine:
         self._clock = clock
         self.info = info
         self._kv = KvBlocks(info.num_blocks, info.block_size)
+        self._grammars = grammars
         self._requests: dict[str, LiveRequest] = {}
+        self._compiling: dict[str, LiveRequest] = {}  # those of `_requests` that wait for their grammar
         self._roster = Roster()
         self._next_order = 0
         self._draining = False
@@ -78,6 +90,11 @@ class Engine:
         """Whether `Drain` was handled; together with `not has_work` the engine may end."""
         return self._draining
 
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, when a grammar was compiled: a step has something to do then."""
+        if self._grammars is not None:
+            self._grammars.wake_with(wake)
+
     def handle(self, message: ToEngine) -> None:
         """Take one message. Never blocks and never raises for what a message says."""
         match message:
@@ -94,6 +111,10 @@ class Engine:
             return None
         started_ns = self._clock.now_ns()
         runner_ns = 0
+        if self._compiling:
+            self._take_compiled()
+            if not self._outbox.has_ends and len(self._compiling) == len(self._requests):
+                return None  # until a grammar is compiled
         step_plan = plan(self._view(), self._limits, started_ns)
         self._rearrange(step_plan, started_ns)
         if step_plan.chunks:
@@ -135,9 +156,10 @@ class Engine:
         self._roster.check()
         self._kv.check(sequence.table for sequence in self._roster.running)
         alive = [s.order for live in self._requests.values() for s in live.open.values()]
-        held = [s.order for s in (*self._roster.running, *self._roster.waiting)]
+        compiling = [s for live in self._compiling.values() for s in live.open.values()]
+        held = [s.order for s in (*self._roster.running, *self._roster.waiting, *compiling)]
         assert sorted(alive) == sorted(held), "a sequence is lost or held twice"
-        queued = [sequence for sequence in self._roster.waiting if not sequence.has_started]
+        queued = [s for s in (*self._roster.waiting, *compiling) if not s.has_started]
         assert len(queued) == self._totals.num_queued, "the queue's length is wrong"
         assert sum(s.num_prompt for s in queued) == self._totals.num_queued_tokens, (
             "the queue's tokens are wrong"
@@ -158,6 +180,9 @@ class Engine:
             draining=self._draining,
         )
         error = refusal(request, self.info, self._limits, load)
+        if error is None and request.grammar is not None and self._grammars is None:
+            param = request.grammar.param
+            error = InvalidRequest(f"`{param}` is not supported by this engine; leave it out.", param=param)
         if error is not None:
             self._outbox.put_end(refused(request, error, now_ns))
             return
@@ -169,10 +194,34 @@ class Engine:
             sequences[choice] = Sequence(
                 request, choice, self._next_order, chain if choice == 0 else chain.copy()
             )
-            self._roster.enqueue(sequences[choice])
             self._next_order += 1
-        self._requests[request.request_id] = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
+        live = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
+        self._requests[request.request_id] = live
         self._totals.count_queued(request.n, request.n * len(request.token_ids))
+        if request.grammar is not None and self._grammars is not None:
+            self._compiling[request.request_id] = live
+            self._grammars.submit(request)
+        else:
+            self._enqueue(live)
+
+    def _enqueue(self, live: LiveRequest) -> None:
+        for sequence in live.open.values():
+            self._roster.enqueue(sequence)
+
+    def _take_compiled(self) -> None:
+        """Let requests whose grammar was compiled join the queue, or end."""
+        assert self._grammars is not None
+        for request_id, outcome in self._grammars.take():
+            live = self._compiling.get(request_id)
+            if live is None:
+                continue  # cancelled in the meantime
+            if isinstance(outcome, HeadwayError):
+                self._end_all(live, outcome)
+                continue
+            for sequence in live.open.values():
+                sequence.matcher = outcome[sequence.choice]
+            del self._compiling[request_id]
+            self._enqueue(live)
 
     def _cancel(self, request_id: str, choice: int | None, reason: FinishReason) -> None:
         live = self._requests.get(request_id)
@@ -241,11 +290,13 @@ class Engine:
             if sequence.state is State.FINISHED:
                 continue  # another choice of its request failed in this step
             live = self._requests[sequence.request.request_id]
-            if drawn and drawn[0] < 0:
-                self._end_all(live, InternalError("The model gave no token for this request; send it again."))
+            if drawn and drawn[0] < 0 and not (sequence.matcher and sequence.matcher.is_finished):
+                self._end_all(live, _no_token(sequence))
                 continue
             accepted, reason = _accept(sequence, drawn)
             sequence.advance(num_tokens, accepted)
+            if sequence.matcher is not None and sequence.matcher.is_finished:
+                reason = "stop"
             self._share(sequence)
             if accepted:
                 live.num_output += len(accepted)
@@ -288,7 +339,8 @@ class Engine:
         del live.open[sequence.choice]
         if not sequence.has_started:
             self._totals.count_unqueued(sequence.num_prompt)
-        self._roster.remove(sequence)
+        if live.request.request_id not in self._compiling:
+            self._roster.remove(sequence)
         self._kv.pool.release_table(sequence.table)
         sequence.finish()
         self._outbox.put_choice_end(live.request.request_id, sequence.choice, reason)
@@ -300,6 +352,7 @@ class Engine:
 
     def _end_request(self, live: LiveRequest, error: HeadwayError | None = None) -> None:
         del self._requests[live.request.request_id]
+        self._compiling.pop(live.request.request_id, None)
         self._outbox.put_end(live.finished(self._clock.now_ns(), error))
 
 
@@ -319,8 +372,21 @@ def _accept(sequence: Sequence, drawn: tuple[int, ...]) -> tuple[tuple[int, ...]
     """Return the drawn tokens that count, and why the choice ends with them, if it does."""
     request = sequence.request
     for position, token in enumerate(drawn):
-        if token in request.stop_token_ids:
+        if (
+            token < 0 or token in request.stop_token_ids
+        ):  # no token: its grammar allows nothing after the last one
             return drawn[:position], "stop"
         if sequence.num_output + position + 1 >= request.max_tokens:
             return drawn[: position + 1], "length"
     return drawn, None
+
+
+def _no_token(sequence: Sequence) -> HeadwayError:
+    """Return why no token could be drawn."""
+    grammar, matcher = sequence.request.grammar, sequence.matcher
+    if grammar is None or matcher is None:
+        return InternalError("The model gave no token for this request; send it again.")
+    return matcher.error or InvalidRequest(
+        f"No token of the model's vocabulary can go on as `{grammar.param}` asks; change it.",
+        param=grammar.param,
+    )

@@ -6,6 +6,7 @@ message still goes through msgpack, as it would on a socket.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -79,6 +80,8 @@ class _InlineLink:
         self._encode = msgspec.msgpack.Encoder().encode
         self._to_engine: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
         self._from_engine: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
+        loop = asyncio.get_running_loop()
+        engine.wake_with(lambda: _call_soon(loop, self._schedule))
         self._deliver(Ready(engine.info))
 
     def send(self, message: ToEngine) -> None:
@@ -116,3 +119,8 @@ class _InlineLink:
         self._scheduled = False
         if self.step() is not None:
             self._schedule()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(call)

@@ -13,6 +13,7 @@ from collections.abc import Sequence as ReadOnly
 from enum import Enum
 
 from headway.core.request import Request
+from headway.engine.grammars import Matcher
 from headway.engine.pooling import Pooler
 from headway.kv.prefix_cache import BlockKey, PrefixChain
 
@@ -67,6 +68,7 @@ class Sequence:
         "choice",
         "has_started",
         "is_decoding",
+        "matcher",
         "num_computed",
         "num_prompt",
         "num_shared",
@@ -95,6 +97,7 @@ class Sequence:
         self.state = State.WAITING
         self.has_started = False
         self.is_decoding = False
+        self.matcher: Matcher | None = None
         chain.extend(self.tokens, self.num_prompt)
 
     @property
@@ -141,6 +144,8 @@ class Sequence:
             raise IllegalMove("a token cannot be drawn before all tokens are computed")
         self.num_computed = num_computed
         self.tokens.extend(drawn)
+        if drawn and self.matcher is not None:
+            self.matcher.advance(drawn)
         if drawn and not self.is_decoding:
             self._move(Move.CAUGHT_UP)
 
@@ -152,6 +157,8 @@ class Sequence:
         fixed = max(self.num_prompt, self.num_shared * self.chain.block_size)
         if self.state is State.FINISHED or not fixed <= num_tokens <= len(self.tokens):
             raise IllegalMove(f"a sequence that is {self.state.value} cannot be cut to {num_tokens} tokens")
+        if self.matcher is not None:
+            self.matcher.rollback(len(self.tokens) - num_tokens)
         del self.tokens[num_tokens:]
         self.chain.truncate(num_tokens)
         self.num_computed = min(self.num_computed, num_tokens - 1)

@@ -40,12 +40,16 @@ class StepEngine(Protocol):
         """Whether `Drain` was handled; together with `not has_work` the engine may end."""
         ...
 
+    def wake_with(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, when a step would do something that no message announced."""
+        ...
+
     def handle(self, message: ToEngine) -> None:
         """Take one message; its effects show in the next step."""
         ...
 
     def step(self) -> StepOutputs | None:
-        """Run one step; None when it could do nothing, and will not until another message arrives."""
+        """Run one step; None when it could do nothing, and will not until another message or a wake-up arrives."""
         ...
 
 
@@ -64,6 +68,7 @@ def run_engine(channel: EngineChannel, build: Callable[[], StepEngine]) -> bool:
         channel.send(StartFailed(ErrorInfo.of(error)))
         channel.finish(FINISH_TIMEOUT_S)
         return False
+    engine.wake_with(channel.open_waker())
     channel.send(Ready(engine.info))
     try:
         serve(engine, channel)

@@ -61,6 +61,7 @@ def _sampling(sequences: list[Sequence]) -> SamplingBatch:
     all_params = [sequence.request.sampling for sequence in sequences]
     history, history_starts, history_prompt_lens = array("i"), array("i", [0]), array("i")
     bias_starts, bias_ids, bias_values = array("i", [0]), array("i"), array("f")
+    mask_rows, masks, num_masks = array("i"), array("I"), 0
     for sequence, params in zip(sequences, all_params, strict=True):
         if params.needs_history:
             history.extend(sequence.tokens)
@@ -73,6 +74,10 @@ def _sampling(sequences: list[Sequence]) -> SamplingBatch:
             bias_ids.append(token)
             bias_values.append(bias)
         bias_starts.append(len(bias_ids))
+        mask_rows.append(-1 if sequence.matcher is None else num_masks)
+        if sequence.matcher is not None:
+            masks.frombytes(sequence.matcher.mask())
+            num_masks += 1
     return SamplingBatch(
         temperature=array("f", [p.temperature for p in all_params]),
         top_k=array("i", [p.top_k for p in all_params]),
@@ -91,6 +96,6 @@ def _sampling(sequences: list[Sequence]) -> SamplingBatch:
         bias_starts=bias_starts,
         bias_ids=bias_ids,
         bias_values=bias_values,
-        mask_rows=array("i", [-1]) * len(sequences),
-        masks=array("I"),
+        mask_rows=mask_rows,
+        masks=masks,
     )

@@ -12,6 +12,8 @@ This file knows buffering and the end of a connection; it knows no request and n
 import asyncio
 import select
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 import msgspec
@@ -40,11 +42,12 @@ _CHUNK_BYTES = 64 * 1024  # how far one call may exceed that
 
 
 class EngineChannel:
-    """The engine's end: synchronous, and blocking only in `wait` and `finish`. Owns its socket."""
+    """The engine's end: synchronous, and blocking only in `wait` and `finish`. Owns its socket and the pair that wakes."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
+        self._wake_pair: tuple[socket.socket, socket.socket] | None = None
         self._poll = select.poll()
         self._encoder = FrameEncoder()
         self._decoder: FrameDecoder[ToWorker] = FrameDecoder(ToWorker)
@@ -89,16 +92,35 @@ class EngineChannel:
         self._flush()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Block until a message arrives, the connection ends, or the gateway takes more of the backlog."""
+        """Block until a message arrives, the connection ends, the gateway takes more of the backlog, or `wake`."""
         if self._ended:
             return
         self._poll.register(self._sock, select.POLLIN | (select.POLLOUT if self._backlog else 0))
         ready = self._poll.poll(None if timeout_s is None else timeout_s * 1000)
         if any(flags & select.POLLOUT for _, flags in ready):
             self._flush()
+        if self._wake_pair is not None:
+            with suppress(BlockingIOError):
+                self._wake_pair[0].recv(_CHUNK_BYTES)
+
+    def open_waker(self) -> Callable[[], None]:
+        """Return what ends the `wait` that is going on, or else the next one, from any thread. To be asked for once."""
+        assert self._wake_pair is None
+        self._wake_pair = woken, waker = socket.socketpair()
+        woken.setblocking(False)
+        waker.setblocking(False)
+        self._poll.register(woken, select.POLLIN)
+
+        def wake() -> None:
+            with suppress(OSError):  # woken often enough already, or closed
+                waker.send(b"\0")
+
+        return wake
 
     def finish(self, timeout_s: float) -> None:
         """Wait at most `timeout_s`, each time the gateway takes something, for the backlog to go; then close."""
+        if self._wake_pair is not None:
+            self._poll.unregister(self._wake_pair[0])
         self._poll.register(self._sock, select.POLLOUT)
         while self._backlog and not self._ended and self._poll.poll(timeout_s * 1000):
             self._flush()
@@ -108,6 +130,8 @@ class EngineChannel:
         """Close the socket: the gateway sees the end of the stream."""
         self._ended = True
         self._sock.close()
+        for end in self._wake_pair or ():
+            end.close()
 
     def _flush(self) -> None:
         sent = 0

@@ -38,7 +38,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, Protocol
 
 from headway.core.errors import InvalidRequest
-from headway.core.request import Grammar
+from headway.core.request import Grammar, Request
 
 MAX_SOURCE_CHARS: Final = 512 * 1024
 """Longest source of a grammar: room for the schemas of all tools of a request (`wire.tools`)."""
@@ -150,6 +150,26 @@ class GrammarVocabulary:
         return str(source)
 
 
+def matchers(vocabulary: GrammarVocabulary, request: Request) -> list["Matcher"]:
+    """Return a matcher for each choice of a request that has a grammar, having seen the tokens it resumes from.
+
+    The first mask is computed already, as it is the slowest. Raises InvalidRequest.
+    """
+    grammar = request.grammar
+    assert grammar is not None
+    matcher = vocabulary.compile(grammar, request.stop_token_ids)
+    resumed = request.token_ids[len(request.token_ids) - request.num_resumed :]
+    if resumed and not matcher.advance(resumed):
+        raise InvalidRequest(
+            f"The last {request.num_resumed} tokens, which an earlier run generated, do not match `{grammar.param}`.",
+            param="num_resumed",
+        )
+    matcher.mask()
+    if matcher.error is not None:
+        raise matcher.error
+    return [matcher, *(matcher.copy() for _ in range(request.n - 1))]
+
+
 class Matcher:
     """Where one answer stands in its grammar. One owner, one thread at a time.
 
@@ -163,6 +183,7 @@ class Matcher:
         self._grammar = grammar
         self._nothing = bytes(num_bytes)
         self._ignored = ignored_end_ids
+        self._mask: bytes | None = None
         self._exhausted = False
 
     @property
@@ -182,29 +203,30 @@ class Matcher:
 
     def mask(self) -> bytes:
         """Return which tokens may come next: bit t%32 of little-endian 32-bit word t//32, ceil(vocab_size/32) words."""
-        mask: bytes = self._matcher.compute_bitmask()[: len(self._nothing)]
-        if self._matcher.is_error():
-            return self._nothing
-        if self._ignored:
-            mask = _without(mask, self._ignored)
-        if mask == self._nothing:
-            self._exhausted = self.may_end
-        return mask
+        if self._mask is None:
+            mask: bytes = self._matcher.compute_bitmask()[: len(self._nothing)]
+            if self._matcher.is_error():
+                return self._nothing
+            self._mask = _without(mask, self._ignored) if self._ignored else mask
+            self._exhausted = self._mask == self._nothing and self.may_end
+        return self._mask
 
     def advance(self, token_ids: Sequence[int]) -> bool:
         """Note tokens that were generated, none of which ended the answer; return whether all of them match."""
-        return bool(
-            self._matcher.consume_tokens(token_ids if isinstance(token_ids, list) else list(token_ids))
-        )
+        self._mask = None
+        return bool(self._matcher.consume_tokens(list(token_ids)))
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the last `num_tokens` that were noted."""
+        self._mask = None
         self._exhausted = False
         self._matcher.rollback(num_tokens)
 
     def copy(self) -> "Matcher":
         """Return an independent matcher at the same place."""
-        return Matcher(self._matcher.deep_copy(), self._grammar, len(self._nothing), self._ignored)
+        copy = Matcher(self._matcher.deep_copy(), self._grammar, len(self._nothing), self._ignored)
+        copy._mask, copy._exhausted = self._mask, self._exhausted
+        return copy
 
 
 class _Wrapped:
