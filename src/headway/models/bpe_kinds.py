@@ -86,12 +86,23 @@ def pre_tokenizer(kind: BpeKind) -> pre_tokenizers.PreTokenizer:
     )
 
 
-def byte_alphabet() -> dict[int, str]:
+def byte_level_bytes(text: str) -> bytes:
+    """Return the bytes that a token written in the byte alphabet stands for; another stands for itself."""
+    try:
+        return text.translate(_BYTE_ALPHABET).encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode()
+
+
+def _byte_alphabet() -> dict[int, str]:
     """Map each character that stands for a byte to the Latin-1 character of that byte, anything odd to U+FFFD.
 
-    GPT-2's (github.com/openai/gpt-2, src/encoder.py); for `str.translate`.
+    GPT-2's (github.com/openai/gpt-2, src/encoder.py).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in printable]
     table = dict.fromkeys(others, "\ufffd")  # as characters these stand for no byte
     return table | {0x100 + index: chr(byte) for index, byte in enumerate(others)}
+
+
+_BYTE_ALPHABET = _byte_alphabet()

@@ -6,13 +6,14 @@ It knows no file format: any mapping with GGUF's keys will do. The reference for
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from math import isfinite
 from typing import Any
 
 from tokenizers import AddedToken, models, normalizers
 from tokenizers import Tokenizer as Pipeline
 
 from headway.core.errors import ModelFileError
-from headway.models.bpe_kinds import BPE_KINDS, BpeKind, byte_alphabet, pre_tokenizer
+from headway.models.bpe_kinds import BPE_KINDS, BpeKind, byte_level_bytes, pre_tokenizer
 from headway.models.spm import SPACE, byte_token, spm_model
 from headway.models.text_split import TextSplitter, split_pairs, split_words
 from headway.models.tokenizer_parts import END_TEXTS, TokenizerParts
@@ -55,6 +56,8 @@ class _Vocabulary:
         tokens = strings(metadata, "tokenizer.ggml.tokens")
         if "" in tokens:
             tokens = tuple(token or f"[EMPTY_{index}]" for index, token in enumerate(tokens))
+        if len(set(tokens)) != len(tokens):
+            raise ModelFileError("tokenizer.ggml.tokens holds a token twice.")
         types = metadata.get("tokenizer.ggml.token_type") or [TokenType.NORMAL] * len(tokens)
         if not isinstance(types, (list, tuple)) or len(types) != len(tokens):
             raise ModelFileError("tokenizer.ggml.token_type and tokenizer.ggml.tokens differ in length.")
@@ -109,19 +112,12 @@ def _byte_level(vocabulary: _Vocabulary) -> TokenizerParts:
     bpe = _bpe(vocabulary.tokens, merges, kind.ignores_merges)
     special, literal = vocabulary.texts(vocabulary.special), vocabulary.texts(vocabulary.literal)
     bos = vocabulary.id("bos")
-    alphabet = byte_alphabet()
-
-    def text_bytes(text: str) -> bytes:
-        try:
-            return text.translate(alphabet).encode("latin-1")
-        except UnicodeEncodeError:  # not written in the byte alphabet: it stands for itself
-            return text.encode()
 
     return TokenizerParts(
         tokens=vocabulary.tokens,
         special=vocabulary.special,
         literal=vocabulary.literal,
-        text_bytes=text_bytes,
+        text_bytes=byte_level_bytes,
         byte_ids={},
         parsing=_byte_level_pipeline(bpe, kind, literal + special),
         plain=lambda: _byte_level_pipeline(bpe, kind, literal),
@@ -140,6 +136,8 @@ def _sentencepiece(vocabulary: _Vocabulary) -> TokenizerParts:
     scores = vocabulary.metadata.get("tokenizer.ggml.scores")
     if not isinstance(scores, (list, tuple)) or len(scores) != len(tokens):
         raise ModelFileError("tokenizer.ggml.scores is missing, or not as long as tokenizer.ggml.tokens.")
+    if not all(type(score) in (int, float) and isfinite(score) for score in scores):
+        raise ModelFileError("tokenizer.ggml.scores has an element that is no number.")
     if vocabulary.flag("remove_extra_whitespaces", False):
         raise ModelFileError("A SentencePiece tokenizer that removes white space is not supported.")
     ordinary = vocabulary.of_type(TokenType.NORMAL, TokenType.UNUSED)
@@ -218,8 +216,6 @@ def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _bpe(tokens: tuple[str, ...], merges: tuple[str, ...], ignore_merges: bool) -> models.BPE:
     vocabulary = {token: index for index, token in enumerate(tokens)}
-    if len(vocabulary) != len(tokens):
-        raise ModelFileError("tokenizer.ggml.tokens holds a token twice.")
     pairs: list[tuple[str, str]] = []
     for merge in merges:
         left, space, right = merge.partition(" ")

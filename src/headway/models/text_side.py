@@ -13,6 +13,8 @@ from headway.core.errors import ModelFileError
 from headway.core.request import Pooling
 from headway.models.chat_template import ChatTemplate
 from headway.models.gguf import read_gguf
+from headway.models.hf_tokenizer import read_hf_tokenizer
+from headway.models.text_folder import HfFolder
 from headway.models.tokenizer import Tokenizer
 
 
@@ -60,12 +62,47 @@ _POOLING_TYPES: Mapping[int, Pooling | None] = {
     1: "mean",
     3: "last",
 }  # llama.h, enum llama_pooling_type
+_POOLING_MODES = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "last",
+    "pooling_mode_cls_token": "cls",
+}
 _POOLING_NAMES = {2: "cls", 4: "rank"}
 
 
 def open_text(path: Path) -> TextSide:
     """Read the text side of the model at `path`; raises ModelFileError for what we cannot do exactly."""
-    return _from_metadata(read_gguf(path).metadata)
+    return _from_folder(HfFolder(path)) if path.is_dir() else _from_metadata(read_gguf(path).metadata)
+
+
+def _from_folder(folder: HfFolder) -> TextSide:
+    tokenizer = Tokenizer(read_hf_tokenizer(folder))
+    source = folder.chat_template
+    template = None
+    if source is not None:
+        bos, eos = (folder.special_token(role) or "" for role in ("bos_token", "eos_token"))
+        template = ChatTemplate(source, bos_token=bos, eos_token=eos)
+    return TextSide(tokenizer, template, fim_by_name(tokenizer), _folder_pooling(folder))
+
+
+def _folder_pooling(folder: HfFolder) -> Pooling | None:
+    """Return what sentence-transformers' configuration says, as one of several switches or by name."""
+    config = folder.json("1_Pooling/config.json")
+    on = {name for name, value in config.items() if name.startswith("pooling_mode_") and value is True}
+    names = {_POOLING_MODES.get(name, name.removeprefix("pooling_mode_")) for name in on}
+    if isinstance(config.get("pooling_mode"), str):
+        names.add(str(config["pooling_mode"]))
+    match sorted(names):
+        case []:
+            return None
+        case ["mean"]:
+            return "mean"
+        case ["last"] | ["lasttoken"]:
+            return "last"
+        case others:
+            raise ModelFileError(
+                f"{folder.path}: pooling by {' and '.join(others)[:80]} is not supported; mean and last are."
+            )
 
 
 def _from_metadata(metadata: Mapping[str, Any]) -> TextSide:

@@ -75,7 +75,7 @@ class Tokenizer:
         max_tokens     stop early once there are more ids than this: the result is then longer than `max_tokens`, but not
                        the whole text. For who refuses such a prompt anyway.
 
-        Raises InvalidRequest for text that is not Unicode (lone surrogates).
+        Raises InvalidRequest for text that is not Unicode (lone surrogates), or that has a token the model lacks.
         """
         if not text.isascii():
             try:
@@ -94,6 +94,9 @@ class Tokenizer:
             ids += pipeline.encode_batch_fast([piece], add_special_tokens=False)[0].ids
             if max_tokens is not None and len(ids) > max_tokens:
                 return ids
+        if not parts.unusable.isdisjoint(ids):
+            name = parts.tokens[next(index for index in ids if index in parts.unusable)]
+            raise InvalidRequest(f"The text has the token {name!r}, which this model does not have.")
         if add_bos:
             if prefix and ids[: 2 * len(prefix)] == prefix * 2:  # the text brought its own
                 del ids[: len(prefix)]

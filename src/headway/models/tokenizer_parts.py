@@ -25,6 +25,7 @@ class TokenizerParts:
     eos_ids              every token that ends an answer
     prefix, suffix       ids that begin and end a text
     space_prefix         a text gets a space in front before it is cut into tokens
+    unusable             ids that the model has no row for
     max_chars_per_token  no token stands for more characters of a text than this; None if that is not known
     """
 
@@ -42,6 +43,7 @@ class TokenizerParts:
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
     space_prefix: bool = False
+    unusable: frozenset[int] = frozenset()
     max_chars_per_token: int | None
 
 
