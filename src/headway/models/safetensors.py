@@ -4,7 +4,8 @@ The file is 8 bytes with the length of a JSON header, the header, then the tenso
 names (github.com/huggingface/safetensors, README). Everything is checked against the file before it is believed, so a
 truncated, damaged or hostile file ends in a `ModelFileError` of one sentence. It never touches tensor data.
 
-A header needs at most six times its size, up to `MAX_HEADER_BYTES`, and 150 MB for what it says: below 350 MB in all.
+A header needs at most nine times its size (text outside of the Basic Multilingual Plane, as a whole and as one string), up
+to `MAX_HEADER_BYTES`, and 150 MB for what it says: below 450 MB in all. Published ones need a few megabytes.
 """
 
 import os

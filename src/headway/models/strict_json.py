@@ -37,7 +37,7 @@ def read_json_file(folder: Path, name: str, *, max_bytes: int) -> dict[str, obje
 def decode_json_object(data: bytes, what: str) -> dict[str, object]:
     """Return the JSON object in `data`; `what` names it in errors ("PATH: the header").
 
-    Needs up to five times the size of `data`, and about 100 bytes for each of at most `MAX_VALUES` values. Raises
+    Needs up to nine times the size of `data`, and about 100 bytes for each of at most `MAX_VALUES` values. Raises
     ModelFileError, one sentence.
     """
     if sum(map(data.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
