@@ -8,16 +8,18 @@ from starlette.types import ASGIApp
 
 from headway.core.clock import ManualClock
 from headway.core.events import Event, RequestEnded
+from headway.core.messages import EngineInfo
 from headway.core.request import Pooling
 from headway.engine.client import EngineClient
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ChatTemplate, ServedModel, Tokenizer
+from headway.gateway.tool_support import find_tool_support
 from headway.models.text_side import FimTokens
 from support.asgi_client import Exchange
 from support.byte_text import ByteTokenizer, PlainTemplate
-from support.scripted_client import FakeEngineClient, Script
+from support.scripted_client import INFO, FakeEngineClient, Script
 
 MODEL = "fake"
 
@@ -62,12 +64,15 @@ def served(
     fim: FimTokens | None = None,
     pooling: Pooling | None = None,
 ) -> ServedModel:
+    tokenizer = tokenizer or ByteTokenizer()
+    chat_template = chat_template or PlainTemplate()
     return ServedModel(
         name=name,
         engine=engine,
-        tokenizer=tokenizer or ByteTokenizer(),
-        chat_template=chat_template or PlainTemplate(),
+        tokenizer=tokenizer,
+        chat_template=chat_template,
         created_s=1_700_000_000,
+        tool_support=find_tool_support(chat_template, tokenizer),
         fim=fim,
         pooling=pooling,
     )
@@ -78,15 +83,17 @@ def service(
     *,
     config: GatewayConfig | None = None,
     tokenizer: Tokenizer | None = None,
+    chat_template: ChatTemplate | None = None,
     metrics: MetricsPage | None = None,
     fim: FimTokens | None = None,
     pooling: Pooling | None = None,
+    info: EngineInfo = INFO,
 ) -> Service:
-    engine = FakeEngineClient(script=script)
+    engine = FakeEngineClient(info, script)
     clock = ManualClock(10_000_000_000)
     events: list[Event] = []
     gateway = Gateway(
-        {MODEL: served(engine, tokenizer=tokenizer, fim=fim, pooling=pooling)},
+        {MODEL: served(engine, tokenizer=tokenizer, chat_template=chat_template, fim=fim, pooling=pooling)},
         config=config or GatewayConfig(),
         clock=clock,
         wall_time_s=lambda: 1_800_000_000.5,

@@ -1,7 +1,7 @@
 """An engine that does what the test says: it records requests and cancellations, and delivers what the test emits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Literal
 
 from headway.core.errors import HeadwayError
@@ -172,11 +172,13 @@ def delta(
     return TokenDelta(request.request_id, choice, ids, scores)
 
 
-def answering(text: str, *, reason: FinishReason = "stop", per_step: int = 1, cached: int = 0) -> Script:
-    """A script that answers every choice with `text` as byte tokens, `per_step` at a time, at most `max_tokens`."""
+def answering(
+    text: str | Sequence[int], *, reason: FinishReason = "stop", per_step: int = 1, cached: int = 0
+) -> Script:
+    """A script that answers every choice with `text`, as byte tokens if it is no token ids; at most `max_tokens`."""
 
     def script(request: Request) -> Iterable[Batch]:
-        ids = text.encode()[: request.max_tokens]
+        ids = (text.encode() if isinstance(text, str) else text)[: request.max_tokens]
         for start in range(0, len(ids), per_step):
             part = ids[start : start + per_step]
             logprobs = request.sampling.num_logprobs is not None

@@ -8,9 +8,10 @@ around them. It knows neither sockets nor the engine.
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headway.core.messages import TokenLogprobs
-from headway.gateway.text_events import ChoiceEnd, Piece, ScoredToken, TextEvent
+from headway.gateway.text_events import ChoiceEnd, Piece, ScoredToken, TextEvent, ToolCallArguments
 from headway.gateway.tool_parser import Content, Found, ToolParser
 from headway.models.detokenizer import Detokenizer
 from headway.models.stop_strings import StopMatcher
@@ -98,7 +99,11 @@ class ChoiceText:
             if self._stop is not None:  # no stop string reaches across a call
                 self._release(self._stop.flush())
             self._put_piece()
-            self._events.append(event)
+            last = self._events[-1] if self._events else None
+            if isinstance(event, ToolCallArguments) and isinstance(last, ToolCallArguments):
+                self._events[-1] = replace(last, text=last.text + event.text)  # several tokens in one step
+            else:
+                self._events.append(event)
 
     def _take_content(self, start: int, text: str) -> None:
         if start > self._num_content:  # after a call, whose tokens' log-probabilities are not delivered

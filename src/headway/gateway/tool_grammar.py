@@ -13,6 +13,7 @@ from headway.core.errors import InvalidRequest
 from headway.core.request import Grammar
 from headway.gateway.tool_support import ToolSupport
 from headway.wire.chat_request import ChatCall
+from headway.wire.structured import inline_json
 from headway.wire.tools import ToolDefinition
 
 _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -24,11 +25,11 @@ def tools_grammar(call: ChatCall, support: ToolSupport) -> Grammar | None:
 
     A call that is asked for ("required", or one function) is forced from the answer's first token on. Otherwise the
     model is free until it begins a call, which is then kept to the schemas if any function is `strict`. With a schema for
-    the answer (`response_format`) it writes that or calls.
+    the answer (`response_format`) it writes that or calls, unless its calls are JSON like the answer.
     """
     choice, answer = call.tool_choice, call.options.grammar
     forced = choice.mode in ("required", "named")
-    if answer is not None and (forced or answer.kind != "json_schema"):
+    if answer is not None and (forced or answer.kind != "json_schema" or support.syntax.is_bare):
         raise InvalidRequest(
             f"`{answer.param}` cannot be combined with "
             + ("a call that `tool_choice` asks for" if forced else "`tools`")
@@ -42,7 +43,11 @@ def tools_grammar(call: ChatCall, support: ToolSupport) -> Grammar | None:
         return _grammar([f"start: {_calls(support, several=several)}", *rules])
     if answer is not None:
         return _grammar(
-            [f"start: answer | {_calls(support, several=several)}", f"answer: %json {answer.source}", *rules]
+            [
+                f"start: answer | {_calls(support, several=several)}",
+                f"answer: {inline_json(answer.source.encode())}",
+                *rules,
+            ]
         )
     if any(tool.strict for tool in tools):
         return _grammar([*_free_until_calls(support, several=several), *rules])
