@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from headway.core.errors import HeadwayError
 from headway.core.messages import Usage
 from headway.gateway.text_events import (
     ChoiceEnd,
@@ -22,13 +23,18 @@ TokenBytes = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerHead:
-    """What every response and chunk repeats. `created_s`: Unix seconds, a label."""
+    """What every response and chunk repeats.
+
+    created_s           Unix seconds, a label
+    num_prompt_tokens   of all prompts
+    """
 
     id: str
     created_s: int
     model: str
     system_fingerprint: str
     include_usage: bool
+    num_prompt_tokens: int
 
 
 @dataclass(slots=True)
@@ -53,6 +59,7 @@ class CollectedChoice:
     calls: list[CollectedCall] = field(default_factory=list)
     scored: list[ScoredToken] = field(default_factory=list)
     reason: FinishReason = "stop"
+    stop: str | None = None
 
     @property
     def text(self) -> str:
@@ -67,8 +74,12 @@ class Answer(Protocol):
         """Encode what a step brought as server-sent events; may be empty."""
         ...
 
-    def stream_usage(self, usage: Usage) -> bytes:
-        """Encode the event with the usage that follows the last choice."""
+    def stream_end(self, usage: Usage) -> bytes:
+        """Encode what follows the last choice."""
+        ...
+
+    def stream_error(self, error: HeadwayError) -> bytes:
+        """Encode what ends a stream that an error cut off."""
         ...
 
     def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> msgspec.Struct:
@@ -90,6 +101,7 @@ def collect(choices: Sequence[CollectedChoice], events: Iterable[TextEvent]) -> 
                 choice.calls[event.index].parts.append(event.text)
             case ChoiceEnd():
                 choice.reason = event.reason
+                choice.stop = event.stop
                 choice.scored += event.scored
 
 

@@ -15,14 +15,18 @@ from headway.gateway.edge import Edge
 from headway.gateway.embeddings import Embeddings
 from headway.gateway.gateway import Gateway
 from headway.gateway.generate import Generate
+from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
 from headway.gateway.tokens import TokenService, detokenized, tokenized
+from headway.wire.messages_request import parse_count_call
+from headway.wire.messages_response import message_error
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 
 def create_app(gateway: Gateway) -> Starlette:
     """Return the application that serves `gateway`; its lifespan closes the gateway, not the engines."""
     plain = PlainEndpoints(gateway)
+    chat = ChatEndpoint()
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -31,7 +35,14 @@ def create_app(gateway: Gateway) -> Starlette:
         finally:
             gateway.close()
 
-    middleware = [Middleware(Edge, clock=gateway.clock, send_timeout_s=gateway.config.slow_reader_timeout_s)]
+    middleware = [
+        Middleware(
+            Edge,
+            clock=gateway.clock,
+            send_timeout_s=gateway.config.slow_reader_timeout_s,
+            error_bodies={"/v1/messages": message_error, "/v1/messages/count_tokens": message_error},
+        )
+    ]
     if gateway.config.allow_origins:  # outside the edge, so that pages can read the errors it answers
         cors = Middleware(
             CORSMiddleware,
@@ -43,8 +54,14 @@ def create_app(gateway: Gateway) -> Starlette:
         middleware.insert(0, cors)
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", Generate(gateway, ChatEndpoint()), methods=["POST"]),
+            Route("/v1/chat/completions", Generate(gateway, chat), methods=["POST"]),
             Route("/v1/completions", Generate(gateway, CompletionEndpoint()), methods=["POST"]),
+            Route("/v1/messages", Generate(gateway, MessagesEndpoint(chat)), methods=["POST"]),
+            Route(
+                "/v1/messages/count_tokens",
+                TokenService(gateway, parse_count_call, count_tokens(chat)),
+                methods=["POST"],
+            ),
             Route("/v1/embeddings", Embeddings(gateway), methods=["POST"]),
             Route("/tokenize", TokenService(gateway, parse_tokenize, tokenized), methods=["POST"]),
             Route("/detokenize", TokenService(gateway, parse_detokenize, detokenized), methods=["POST"]),

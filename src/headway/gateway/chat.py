@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import UNSET
 
-from headway.core.errors import InvalidRequest
+from headway.core.errors import HeadwayError, InvalidRequest
 from headway.core.messages import EngineInfo, Usage
 from headway.core.request import Grammar
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
@@ -45,6 +45,7 @@ from headway.wire.chat_response import (
     ToolCallDelta,
     TopLogprob,
 )
+from headway.wire.errors import error_body
 from headway.wire.usage import usage_fields
 
 _ID_CHARS: Final = string.ascii_letters + string.digits
@@ -143,9 +144,13 @@ class ChatAnswer:
             parts.append(self._chunk([self._chunk_choice(event)]))
         return b"".join(parts)
 
-    def stream_usage(self, usage: Usage) -> bytes:
-        """Encode the last chunk, which has no choices."""
-        return self._chunk([], usage)
+    def stream_end(self, usage: Usage) -> bytes:
+        """Encode the last chunk, which has no choices, if it was asked for, and the end."""
+        return (self._chunk([], usage) if self._head.include_usage else b"") + sse.DONE
+
+    def stream_error(self, error: HeadwayError) -> bytes:
+        """Encode an error; nothing follows it."""
+        return sse.event(error_body(error))
 
     def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> ChatCompletion:
         """Build the response's body."""

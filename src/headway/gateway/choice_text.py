@@ -78,7 +78,8 @@ class ChoiceText:
         if self._tools is not None and self._tools.num_calls:
             scored = ()
             reason = "tool_calls" if reason == "stop" else reason
-        self._events.append(ChoiceEnd(self.choice, reason, scored))
+        stop = None if self._stop is None else self._stop.matched_string
+        self._events.append(ChoiceEnd(self.choice, reason, scored, stop))
         return self._take()
 
     def _read(self, text: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
-from headway.core.errors import InvalidRequest
+from headway.core.errors import HeadwayError, InvalidRequest
 from headway.core.messages import EngineInfo, Usage
 from headway.core.request import Grammar
 from headway.gateway.admission import check_min_length, check_token_ids
@@ -17,6 +17,7 @@ from headway.models.text_side import FimTokens
 from headway.wire import sse
 from headway.wire.completion_request import CompletionCall, parse_completion
 from headway.wire.completion_response import Completion, CompletionChoice, CompletionLogprobs
+from headway.wire.errors import error_body
 from headway.wire.usage import UsageFields, usage_fields
 
 
@@ -116,9 +117,14 @@ class CompletionAnswer:
             parts.append(sse.event(self._body([choice], None if self._head.include_usage else UNSET)))
         return b"".join(parts)
 
-    def stream_usage(self, usage: Usage) -> bytes:
-        """Encode the last event, which has no choices."""
-        return sse.event(self._body([], usage_fields(usage)))
+    def stream_end(self, usage: Usage) -> bytes:
+        """Encode the last event, which has no choices, if it was asked for, and the end."""
+        last = sse.event(self._body([], usage_fields(usage))) if self._head.include_usage else b""
+        return last + sse.DONE
+
+    def stream_error(self, error: HeadwayError) -> bytes:
+        """Encode an error; nothing follows it."""
+        return sse.event(error_body(error))
 
     def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> Completion:
         """Build the response's body."""

@@ -68,7 +68,7 @@ async def conduct(
         clock=gateway.clock,
         hook=gateway.hook,
     )
-    responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s)
+    responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s, error_body=info.error_body)
     with gateway.count_active():
         try:
             async with ClientWatch(receive) as client:

@@ -5,6 +5,7 @@ It knows no endpoint. A traceback goes to the log, never to a client.
 
 import logging
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,8 @@ from headway.core.clock import NS_PER_MS, Clock
 from headway.core.errors import HeadwayError, InternalError
 from headway.gateway.client_watch import ClientGone
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
-from headway.gateway.response import Responder, SlowReader
+from headway.gateway.response import ErrorBody, Responder, SlowReader
+from headway.wire.errors import error_body
 
 logger = logging.getLogger("headway.gateway")
 access_logger = logging.getLogger("headway.access")
@@ -26,10 +28,15 @@ _SCOPE_KEY: Final = "headway.request"
 
 @dataclass(slots=True)
 class RequestInfo:
-    """What the edge and an endpoint tell each other. `record`: set once the request named a model."""
+    """What the edge and an endpoint tell each other.
+
+    error_body   the shape in which the request's API describes errors
+    record       set once the request named a model
+    """
 
     request_id: str
     arrival_ns: int
+    error_body: ErrorBody = error_body
     record: RequestRecord | None = None
     error: HeadwayError | None = None
 
@@ -50,10 +57,13 @@ def unexpected(error: Exception, request_id: str) -> InternalError:
 
 
 class Edge:
-    """Wraps the whole application."""
+    """Wraps the whole application. `error_bodies`: shapes of errors by path, where they are not OpenAI's."""
 
-    def __init__(self, app: ASGIApp, *, clock: Clock, send_timeout_s: float) -> None:
+    def __init__(
+        self, app: ASGIApp, *, clock: Clock, send_timeout_s: float, error_bodies: Mapping[str, ErrorBody]
+    ) -> None:
         self._app = app
+        self._error_bodies = error_bodies
         self._clock = clock
         self._send_timeout_s = send_timeout_s
 
@@ -62,7 +72,9 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        info = RequestInfo(secrets.token_hex(16), self._clock.now_ns())
+        info = RequestInfo(
+            secrets.token_hex(16), self._clock.now_ns(), self._error_bodies.get(scope["path"], error_body)
+        )
         scope[_SCOPE_KEY] = info
         status: int | None = None
 
@@ -86,7 +98,7 @@ class Edge:
             started = True
             await send(message)
 
-        responder = Responder(send, timeout_s=self._send_timeout_s)
+        responder = Responder(send, timeout_s=self._send_timeout_s, error_body=info.error_body)
         try:
             await self._app(scope, receive, watched_send)
         except (ClientGone, SlowReader):

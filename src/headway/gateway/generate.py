@@ -24,7 +24,6 @@ from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer
-from headway.wire import sse
 from headway.wire.options import GenerationOptions
 
 
@@ -96,8 +95,10 @@ class Generate(Generic[C]):
             model=served.name,
             system_fingerprint=info.system_fingerprint,
             include_usage=call.options.include_usage,
+            num_prompt_tokens=sum(map(len, prompts)),
         )
         answer = self._endpoint.answer(call, head, served.tokenizer)
+        responder.error_event = answer.stream_error
         generation = Generation(
             engine=served.engine,
             requests=self._requests(call.options, prompts, grammar, served, info, record),
@@ -108,7 +109,7 @@ class Generate(Generic[C]):
             async with generation:
                 client.on_gone(generation.cancel)
                 if call.options.stream:
-                    await _stream(generation, answer, client, responder, head.include_usage)
+                    await _stream(generation, answer, client, responder)
                 else:
                     await _whole(generation, answer, client, responder, len(prompts) * call.options.n)
         except SlowReader:
@@ -162,16 +163,13 @@ class Generate(Generic[C]):
         ]
 
 
-async def _stream(
-    generation: Generation, answer: Answer, client: ClientWatch, responder: Responder, include_usage: bool
-) -> None:
+async def _stream(generation: Generation, answer: Answer, client: ClientWatch, responder: Responder) -> None:
     """Send events as steps bring them; the status goes out with the first step, so that refusals keep theirs."""
     async for events in generation.events():
         if not client.gone:
             await responder.stream(answer.stream(events))
     if not client.gone:
-        usage = answer.stream_usage(generation.usage) if include_usage else b""
-        await responder.stream_end(usage + sse.DONE)
+        await responder.stream_end(answer.stream_end(generation.usage))
 
 
 async def _whole(

@@ -5,7 +5,7 @@ up its own stream only; one that takes nothing for the time allowed is given up.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from starlette.types import Message, Send
@@ -21,12 +21,24 @@ class SlowReader(Exception):
     """The client took nothing for too long; nothing more can be sent."""
 
 
-class Responder:
-    """One response. `started`: the status was sent and can no longer change; `complete`: the end was sent too."""
+ErrorBody = Callable[[HeadwayError], object]
+"""Describes an error in an API's shape."""
 
-    def __init__(self, send: Send, *, timeout_s: float) -> None:
+
+class Responder:
+    """One response.
+
+    started       the status was sent and can no longer change
+    complete      the end was sent, too
+    error_body    shape of an error that is the whole response
+    error_event   encodes an error that ends a stream; endpoints that stream set it
+    """
+
+    def __init__(self, send: Send, *, timeout_s: float, error_body: ErrorBody = error_body) -> None:
         self._send = send
         self._timeout_s = timeout_s
+        self.error_body = error_body
+        self.error_event: Callable[[HeadwayError], bytes] = lambda error: sse.event(error_body(error))
         self.started = False
         self.complete = False
 
@@ -41,15 +53,15 @@ class Responder:
         await self._body(body, more=False)
 
     async def error(self, error: HeadwayError) -> None:
-        """Send an error: as the response, or as the last event of a stream that began (without `[DONE]`)."""
+        """Send an error: as the response, or as the last event of a stream that began."""
         if self.started:
-            await self._body(sse.event(error_body(error)), more=False)
+            await self._body(self.error_event(error), more=False)
             return
         headers = [(b"connection", b"close")] if error.status in (408, 413) else []  # the body was not read
         wait = retry_after(error)
         if wait is not None:
             headers.append((b"retry-after", wait.encode()))
-        await self.json(error.status, error_body(error), headers)
+        await self.json(error.status, self.error_body(error), headers)
 
     async def stream(self, data: bytes) -> None:
         """Send events, after the headers if these are the first; raises SlowReader."""

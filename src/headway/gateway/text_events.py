@@ -44,11 +44,16 @@ class ToolCallArguments:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceEnd:
-    """A choice ended. `scored`: tokens without text of their own that no piece carried."""
+    """A choice ended.
+
+    scored   tokens without text of their own that no piece carried
+    stop     the stop string that ended it, if one did
+    """
 
     choice: int
     reason: FinishReason
     scored: tuple[ScoredToken, ...] = ()
+    stop: str | None = None
 
 
 TextEvent = Piece | ToolCallStart | ToolCallArguments | ChoiceEnd

@@ -1,6 +1,6 @@
 """The service described in OpenAPI 3.1, made from the same structs that parse requests and write responses."""
 
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -11,6 +11,8 @@ from headway.wire.completion_request import CompletionFields
 from headway.wire.completion_response import Completion
 from headway.wire.embeddings import EmbeddingFields, EmbeddingList
 from headway.wire.errors import ErrorBody
+from headway.wire.messages_request import CountFields, MessagesFields
+from headway.wire.messages_response import Message, MessageError, StreamEvent, TokenCount
 from headway.wire.models_response import ModelCard, ModelList
 from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
@@ -26,6 +28,12 @@ def document() -> dict[str, object]:
         ChatChunk,
         CompletionFields,
         Completion,
+        MessagesFields,
+        Message,
+        *get_args(StreamEvent),
+        MessageError,
+        CountFields,
+        TokenCount,
         EmbeddingFields,
         EmbeddingList,
         TokenizeFields,
@@ -48,6 +56,12 @@ def document() -> dict[str, object]:
             ),
             "/v1/completions": _generating(
                 "Continue a text.", "CompletionFields", "Completion", "Completion"
+            ),
+            "/v1/messages": _generating(
+                "Answer a conversation (Anthropic's API).", "MessagesFields", "Message", "MessageStart"
+            ),
+            "/v1/messages/count_tokens": _taking(
+                "Count the tokens of a conversation (Anthropic's API).", "CountFields", "TokenCount"
             ),
             "/v1/embeddings": _taking("Turn texts into vectors.", "EmbeddingFields", "EmbeddingList"),
             "/tokenize": _taking(

@@ -1,6 +1,6 @@
-"""Server-sent events as OpenAI sends them: `data: …` and a blank line, LF only (WHATWG HTML, section 9.2).
+"""Server-sent events: `data: …` and a blank line, with `event: …` before it in some APIs (WHATWG HTML, section 9.2).
 
-JSON encoders here never put a line end into a value, so one event is one `data` line.
+LF only. JSON encoders here never put a line end into a value, so one event is one `data` line.
 """
 
 from typing import Final
@@ -15,6 +15,7 @@ HEADERS: Final = (
 )
 
 
-def event(value: object) -> bytes:
-    """Encode one event that carries `value` as JSON."""
-    return b"data: %b\n\n" % msgspec.json.encode(value)
+def event(value: object, name: str | None = None) -> bytes:
+    """Encode one event that carries `value` as JSON; `name`: its type, where an API uses types."""
+    data = b"data: %b\n\n" % msgspec.json.encode(value)
+    return data if name is None else b"event: %b\n%b" % (name.encode(), data)

@@ -85,6 +85,14 @@ class _CalledFields(msgspec.Struct):
 
 def parse_tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ...]:
     """Check `tools`; raises InvalidRequest that names the field."""
+    check_tools_size(items)
+    tools = tuple(_tool(item, f"tools[{index}].") for index, item in enumerate(items))
+    check_names_differ(tools)
+    return tools
+
+
+def check_tools_size(items: list[dict[str, msgspec.Raw]]) -> None:
+    """Check how many tools there are and how much JSON; raises InvalidRequest."""
     if len(items) > MAX_TOOLS:
         raise InvalidRequest(
             f"`tools` may hold at most {MAX_TOOLS} tools; it holds {len(items)}.", param="tools"
@@ -94,18 +102,39 @@ def parse_tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ..
         raise InvalidRequest(
             f"`tools` may have at most {MAX_TOOLS_BYTES} bytes of JSON; it has {num_bytes}.", param="tools"
         )
-    tools = tuple(_tool(item, f"tools[{index}].") for index, item in enumerate(items))
+
+
+def check_names_differ(tools: tuple[ToolDefinition, ...]) -> None:
+    """Raise InvalidRequest if two tools have one name."""
     names = [tool.name for tool in tools]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidRequest(f"`tools` names the function {shown(twice)} more than once.", param="tools")
-    return tools
+
+
+def define_tool(
+    name: str,
+    description: str | None,
+    schema: msgspec.Raw | None,
+    *,
+    strict: bool,
+    where: str,
+    schema_name: str,
+) -> ToolDefinition:
+    """Check one function's parts and return it; `schema_name` is what its API calls the schema. Raises InvalidRequest."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidRequest(
+            f"`{where}name` must have 1 to 128 letters, digits, `_`, `-` or `.`; it is {shown(name)}.",
+            param=where + "name",
+        )
+    parameters = None if schema is None else _schema(schema, where + schema_name)
+    return ToolDefinition(name=name, description=description, parameters=parameters, strict=strict)
 
 
 def parse_tool_choice(
     value: str | dict[str, msgspec.Raw] | None, tools: tuple[ToolDefinition, ...]
 ) -> ToolChoice:
-    """Check `tool_choice`; None = auto if there are tools. Raises InvalidRequest."""
+    """Check `tool_choice` of chat completions; None = auto if there are tools. Raises InvalidRequest."""
     if value is None:
         choice = ToolChoice("auto")
     elif isinstance(value, str):
@@ -117,6 +146,11 @@ def parse_tool_choice(
         choice = ToolChoice(value)  # type: ignore[arg-type]  # mypy does not narrow by `in`
     else:
         choice = ToolChoice("named", _chosen_name(value))
+    return check_tool_choice(choice, tools)
+
+
+def check_tool_choice(choice: ToolChoice, tools: tuple[ToolDefinition, ...]) -> ToolChoice:
+    """Return the choice as it applies to `tools`: "none" without any. Raises InvalidRequest."""
     if tools:
         if choice.name is not None and choice.name not in [tool.name for tool in tools]:
             raise InvalidRequest(
@@ -167,17 +201,13 @@ def _tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:
         where=where,
     )
     fields = convert(chosen, _FunctionFields, where=where)
-    if _NAME.fullmatch(fields.name) is None:
-        raise InvalidRequest(
-            f"`{where}name` must have 1 to 128 letters, digits, `_`, `-` or `.`; it is {shown(fields.name)}.",
-            param=where + "name",
-        )
-    parameters = None if fields.parameters is None else _schema(chosen["parameters"], where + "parameters")
-    return ToolDefinition(
-        name=fields.name,
-        description=fields.description,
-        parameters=parameters,
+    return define_tool(
+        fields.name,
+        fields.description,
+        chosen.get("parameters"),
         strict=bool(fields.strict),
+        where=where,
+        schema_name="parameters",
     )
 
 
