@@ -1,16 +1,13 @@
 """Puts an engine together from its settings: the model file's plan, the native runner, the step loop."""
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from headway.core.clock import Clock
 from headway.core.config import EngineConfig
-from headway.core.request import Request
 from headway.engine.engine import Engine, engine_info
-from headway.engine.grammars import GrammarThread, Matcher
+from headway.engine.grammars import GrammarThread
 from headway.models.architectures import open_model
-from headway.models.grammar import GrammarVocabulary, matchers
+from headway.models.grammar_compiler import GrammarCompiler
 from headway.models.sources import known_sha256
 from headway.models.text_side import open_text
 from headway.runner.native import load_runner
@@ -25,15 +22,5 @@ def build_engine(config: EngineConfig, clock: Clock) -> Engine:
     _, plan = open_model(path, known_sha256(path))
     runner = load_runner(plan, config)
     info = engine_info(config.model, runner)
-    grammars = GrammarThread(grammar_compiler(path, info.vocab_size))
+    grammars = GrammarThread(GrammarCompiler(lambda: open_text(path).tokenizer, info.vocab_size))
     return Engine(runner, config.scheduler, clock, info, grammars)
-
-
-def grammar_compiler(path: Path, vocab_size: int) -> Callable[[Request], Sequence[Matcher]]:
-    """Return what compiles the grammars of requests to the model at `path`; it reads the vocabulary when first called."""
-
-    @lru_cache(maxsize=1)
-    def vocabulary() -> GrammarVocabulary:
-        return GrammarVocabulary(open_text(path).tokenizer, vocab_size)
-
-    return lambda request: matchers(vocabulary(), request)

@@ -38,7 +38,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, Protocol
 
 from headway.core.errors import InvalidRequest
-from headway.core.request import Grammar, Request
+from headway.core.request import Grammar
 
 MAX_SOURCE_CHARS: Final = 512 * 1024
 """Longest source of a grammar: room for the schemas of all tools of a request (`wire.tools`)."""
@@ -141,33 +141,24 @@ class GrammarVocabulary:
                     source = builder.grammar_from_json_schema(grammar.source, overrides=_JSON_OPTIONS)
                 case "regex":
                     source = builder.grammar_from_regex(grammar.source)
-                case "lark":
-                    source = builder.grammar_from_lark(grammar.source)
-                case "gbnf":
-                    source = builder.grammar_from_lark(_lark(grammar))
+                case "lark" | "gbnf":
+                    source = builder.grammar_from_lark(as_compiled(grammar).source)
         except ValueError as error:
             raise _refused(grammar, str(error)) from None
         return str(source)
 
 
-def matchers(vocabulary: GrammarVocabulary, request: Request) -> list["Matcher"]:
-    """Return a matcher for each choice of a request that has a grammar, having seen the tokens it resumes from.
+def as_compiled(grammar: Grammar) -> Grammar:
+    """Return `grammar` in the form in which it is compiled: GBNF as Lark. Raises InvalidRequest, naming its field."""
+    if grammar.kind != "gbnf":
+        return grammar
+    from llguidance import gbnf_to_lark
 
-    The first mask is computed already, as it is the slowest. Raises InvalidRequest.
-    """
-    grammar = request.grammar
-    assert grammar is not None
-    matcher = vocabulary.compile(grammar, request.stop_token_ids)
-    resumed = request.token_ids[len(request.token_ids) - request.num_resumed :]
-    if resumed and not matcher.advance(resumed):
-        raise InvalidRequest(
-            f"The last {request.num_resumed} tokens, which an earlier run generated, do not match `{grammar.param}`.",
-            param="num_resumed",
-        )
-    matcher.mask()
-    if matcher.error is not None:
-        raise matcher.error
-    return [matcher, *(matcher.copy() for _ in range(request.n - 1))]
+    try:
+        source = gbnf_to_lark.gbnf_to_lark(grammar.source)
+    except Exception as error:  # the package raises bare Exception
+        raise _refused(grammar, str(error)) from None
+    return Grammar(kind="lark", source=source, param=grammar.param)
 
 
 class Matcher:
@@ -248,15 +239,6 @@ class _Wrapped:
         # A tokenizer may put a space before the text; forced text must be spelled exactly.
         spelled = b"".join(self.tokens[i] for i in ids if i < len(self.tokens))
         return ids if spelled == text.encode() else self.greedy(text)
-
-
-def _lark(grammar: Grammar) -> str:
-    from llguidance import gbnf_to_lark
-
-    try:
-        return gbnf_to_lark.gbnf_to_lark(grammar.source)
-    except Exception as error:  # the package raises bare Exception
-        raise _refused(grammar, str(error)) from None
 
 
 def _without(mask: bytes, ids: Sequence[int]) -> bytes:
