@@ -124,6 +124,7 @@ def test_version_2_is_read(write: Write) -> None:
         (encode_gguf([("k", 1), ("k", 2)]), "'k' occurs twice"),
         (encode_gguf([("", 1)]), "metadata key 0 is empty"),
         (encode_gguf({"k" * 65_536: 1}), "at most 65535"),
+        (encode_gguf({"k": "x" * (4 * 2**20 + 1)}), "4194305 bytes long; at most 4194304"),
         (encode_gguf({"k": struct.pack("<II", 13, 0)}), "'k' has the unknown type 13"),
         (encode_gguf({"k": struct.pack("<IIQ", 9, 13, 0)}), "'k' has the unknown type 13"),
         (encode_gguf({"k": struct.pack("<IIQ", 9, 9, 0)}), "array of arrays"),

@@ -30,6 +30,7 @@ __all__ = ["BLOCK_LAYOUT", "GgufFile", "GgufTensor", "MetadataValue", "read_gguf
 MAX_HEADER_BYTES = 64 * 1024 * 1024
 MAX_METADATA_KEYS = 65_536
 MAX_ARRAY_ELEMENTS = 4_000_000  # over all arrays of the file
+MAX_TEXT_BYTES = 4 * 1024 * 1024  # a single text; the longest chat templates have 50 KB
 MAX_TENSORS = 65_536
 MAX_KEY_BYTES = 65_535  # the specification's
 MAX_TENSOR_NAME_BYTES = 64  # the specification's
@@ -124,7 +125,7 @@ class _Reader:
     def _value(self, what: str) -> MetadataValue:
         kind = self._integer("I", what)
         if kind == _STRING:
-            return self._string(what, MAX_HEADER_BYTES)
+            return self._string(what, MAX_TEXT_BYTES)
         if kind == _ARRAY:
             return self._array(what)
         return self._scalars(kind, 1, what)[0]
