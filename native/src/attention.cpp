@@ -18,24 +18,29 @@ int Runner::gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch
   return tile.num_tokens * group;
 }
 
-// One span's partial of every row that reaches it. Rows before the returned one do not; theirs is left alone.
-int Runner::attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch,
-                        float* output, float* max, float* sum) const {
-  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
-  const int num_rows = tile.num_tokens * group;
-  int first = 0, last_limit = 0;
+// One span's partial of the rows that see any of it, a run of them, which is returned; others' is left alone.
+Range Runner::attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch,
+                          float* output, float* max, float* sum) const {
+  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim, window = window_of(layer);
+  int begin = tile.num_tokens, end = 0;  // tokens
   for (int token = 0; token < tile.num_tokens; ++token) {
-    last_limit = tile.limit(token, span);
-    if (last_limit == 0) first = (token + 1) * group;
-    std::fill_n(scratch.limits.data() + token * group, group, last_limit);
+    const int start = tile.start(token, span, window), limit = tile.limit(token, span);
+    if (start >= limit) continue;
+    begin = std::min(begin, token);
+    end = token + 1;
+    std::fill_n(scratch.starts.data() + token * group, group, start);
+    std::fill_n(scratch.limits.data() + token * group, group, limit);
   }
+  if (begin >= end) return {0, 0};
   const std::uint8_t* blocks[kSpanBlocks] = {};
-  for (int i = 0; i * kBlockTokens < last_limit; ++i)
+  const int first_block = tile.start(begin, span, window) / kBlockTokens;
+  for (int i = first_block; i * kBlockTokens < tile.limit(end - 1, span); ++i)
     blocks[i] = cache_->head_part(tile.blocks[span * kSpanBlocks + i], layer, kv_head);
-  kernels_.attention_span({blocks, scratch.queries.data() + first * head_dim, scratch.limits.data() + first,
-                           num_rows - first, head_dim, cache_->int8(), scratch.scores.data(), max + first, sum + first,
-                           output + first * head_dim});
-  return first;
+  const std::int64_t first = begin * group;
+  kernels_.attention_span({blocks, scratch.queries.data() + first * head_dim, scratch.starts.data() + first,
+                           scratch.limits.data() + first, attention_.softcap, (end - begin) * group, head_dim,
+                           cache_->int8(), scratch.scores.data(), max + first, sum + first, output + first * head_dim});
+  return {first, std::int64_t{end} * group};
 }
 
 void Runner::write_attention(std::int64_t row, int head, const float* output, float sum) const {
@@ -45,7 +50,7 @@ void Runner::write_attention(std::int64_t row, int head, const float* output, fl
 }
 
 void Runner::attend(const Job& job, int layer, Worker& worker) {
-  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim;
+  const int group = shape_.num_heads / shape_.num_kv_heads, head_dim = shape_.head_dim, window = window_of(layer);
   const std::int64_t num_tiles = std::ssize(job.attention.tiles);
   WorkerScratch& scratch = scratch_of(worker);
   share_each(worker, num_tiles * shape_.num_kv_heads, Grain::kItem, [&](std::int64_t item) {
@@ -54,11 +59,12 @@ void Runner::attend(const Job& job, int layer, Worker& worker) {
         job.attention.tiles[static_cast<std::size_t>(num_tiles - 1 - item / shape_.num_kv_heads)];
     const int kv_head = static_cast<int>(item % shape_.num_kv_heads);
     const int num_rows = gather_queries(tile, kv_head, scratch);
-    for (int span = 0; span < tile.num_spans(); ++span) {
-      const int first = attend_span(tile, layer, kv_head, span, scratch, scratch.output.data(), scratch.max.data(),
-                                    scratch.sum.data());
-      for (int row = first; row < num_rows; ++row)
-        kernels_.attention_merge(span == 0, head_dim, scratch.output.data() + row * head_dim, scratch.max.data()[row],
+    for (int span = tile.first_span(0, window); span < tile.num_spans(); ++span) {
+      const Range rows = attend_span(tile, layer, kv_head, span, scratch, scratch.output.data(), scratch.max.data(),
+                                     scratch.sum.data());
+      for (std::int64_t row = rows.begin; row < rows.end; ++row)
+        kernels_.attention_merge(span == tile.first_span(static_cast<int>(row) / group, window), head_dim,
+                                 scratch.output.data() + row * head_dim, scratch.max.data()[row],
                                  scratch.sum.data()[row], scratch.total_output.data() + row * head_dim,
                                  scratch.total_max.data() + row, scratch.total_sum.data() + row);
     }
@@ -74,6 +80,7 @@ void Runner::attend_split(const Job& job, int layer, Worker& worker) {
   share_each(worker, std::ssize(job.attention.span_items) * shape_.num_kv_heads, Grain::kItem, [&](std::int64_t item) {
     const auto [index, span] = job.attention.span_items[static_cast<std::size_t>(item / shape_.num_kv_heads)];
     const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(index)];
+    if (span < tile.first_span(0, window_of(layer))) return;  // wholly before every row's window
     const int kv_head = static_cast<int>(item % shape_.num_kv_heads);
     const std::int64_t num_rows = gather_queries(tile, kv_head, scratch);
     const std::int64_t at = tile.first_partial + (std::int64_t{span} * shape_.num_kv_heads + kv_head) * num_rows;
@@ -82,8 +89,9 @@ void Runner::attend_split(const Job& job, int layer, Worker& worker) {
   });
 }
 
-void Runner::merge_split(const Job& job, Worker& worker) {
+void Runner::merge_split(const Job& job, int layer, Worker& worker) {
   const int head_dim = shape_.head_dim, num_heads = shape_.num_heads, group = num_heads / shape_.num_kv_heads;
+  const int window = window_of(layer);
   WorkerScratch& scratch = scratch_of(worker);
   share_each(worker, std::ssize(job.attention.tiles) * num_heads, Grain::kCoarse, [&](std::int64_t item) {
     const AttentionTile& tile = job.attention.tiles[static_cast<std::size_t>(item / num_heads)];
@@ -91,9 +99,10 @@ void Runner::merge_split(const Job& job, Worker& worker) {
     for (int token = 0; token < tile.num_tokens; ++token) {
       const std::int64_t row = (std::int64_t{head / group} * tile.num_tokens + token) * group + head % group;
       float max = 0.0F, sum = 0.0F;
-      for (int span = 0; span < tile.num_spans() && tile.limit(token, span) > 0; ++span) {
+      const int first_span = tile.first_span(token, window);
+      for (int span = first_span; span < tile.num_spans() && tile.limit(token, span) > 0; ++span) {
         const std::int64_t at = tile.first_partial + std::int64_t{span} * tile.num_tokens * num_heads + row;
-        kernels_.attention_merge(span == 0, head_dim, space_.partial_output.data() + at * head_dim,
+        kernels_.attention_merge(span == first_span, head_dim, space_.partial_output.data() + at * head_dim,
                                  space_.partial_max.data()[at], space_.partial_sum.data()[at],
                                  scratch.total_output.data(), &max, &sum);
       }

@@ -19,12 +19,20 @@ struct AttentionTile {
   const std::int32_t* blocks;  // the sequence's block table
   std::int64_t first_partial;  // of `Workspace::partial_*`, when spans are spread
 
-  int num_spans() const { return (first_position + num_tokens - 1) / kSpanTokens + 1; }
-  // Positions of span `span` that the tile's token `token` sees.
-  int limit(int token, int span) const {
-    const int seen = first_position + token + 1 - span * kSpanTokens;
-    return seen < 0 ? 0 : (seen > kSpanTokens ? kSpanTokens : seen);
+  // The first span that token `token` sees any of, with a window of so many positions (0 = all).
+  int first_span(int token, int window) const {
+    const int first = first_position + token - window + 1;
+    return window == 0 || first < 0 ? 0 : first / kSpanTokens;
   }
+  int num_spans() const { return (first_position + num_tokens - 1) / kSpanTokens + 1; }
+  // Positions [start, limit) of span `span` are what the tile's token `token` sees.
+  int start(int token, int span, int window) const {
+    return window == 0 ? 0 : within_span(first_position + token + 1 - window - span * kSpanTokens);
+  }
+  int limit(int token, int span) const { return within_span(first_position + token + 1 - span * kSpanTokens); }
+
+ private:
+  static int within_span(int position) { return position < 0 ? 0 : (position > kSpanTokens ? kSpanTokens : position); }
 };
 
 struct SpanItem {

@@ -15,7 +15,8 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
       kernels_(model_.kernels()),
       int8_(model_.format().weights == WeightFormat::kInt8),
       num_workers_(model_.pool().size()),
-      strides_(model_.shape()) {
+      strides_(model_.shape()),
+      attention_(model_.shape()) {
   if (!model_.finished())
     throw std::invalid_argument("The model is not finished: load its tensors, then call finish().");
   space_.workers.resize(static_cast<std::size_t>(num_workers_));
@@ -24,7 +25,7 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
 StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
   const Model::Use use(model_);
   check_step(step, *cache_);
-  Job job{step, {}, {}, 0, {}, {}, {}, {}};
+  Job job{step, {}, {}, 0, {}, {}, {}, {}, {}};
   const auto num_rows =
       std::count(step.output_kinds.begin(), step.output_kinds.end(), static_cast<std::int32_t>(OutputKind::kLogits));
   job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
@@ -37,7 +38,7 @@ StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
 StepOutput Runner::forward(const Step& step) {
   const Model::Use use(model_);
   check_step(step, *cache_);
-  Job job{step, {}, {}, 0, {}, {}, {}, {}};
+  Job job{step, {}, {}, 0, {}, {}, {}, {}, {}};
   prepare(job);
   if (job.num_tokens > 0) model_.pool().run([&](WorkerPool::Worker& worker) { compute(job, worker); });
   const auto vocab_size = static_cast<std::size_t>(shape_.vocab_size);
@@ -76,7 +77,23 @@ void Runner::prepare(Job& job) {
   space_.rotation.reserve(n * strides_.rotation);
   space_.normed.reserve(n, strides_.hidden, int8_, group_size);
   space_.attention.reserve(n, strides_.heads, int8_, group_size);
-  space_.inner.reserve(n, strides_.ffn, int8_, group_size);
+  if (shape_.post_norms) space_.block_output.reserve(n * strides_.hidden);
+  const std::int64_t num_chosen = n * std::max(1, shape_.num_experts_per_token);
+  space_.inner.reserve(num_chosen, strides_.ffn, int8_, group_size);
+  job.expert_runs.reserve(static_cast<std::size_t>(std::max(1, shape_.num_experts)));
+  if (shape_.num_experts > 0) {
+    ExpertSpace& experts = space_.experts;
+    experts.scores.reserve(n * strides_.experts);
+    experts.chosen.reserve(num_chosen);
+    experts.weights.reserve(num_chosen);
+    experts.chosen_rows.reserve(num_chosen);
+    experts.tokens.reserve(num_chosen);
+    experts.next_rows.reserve(shape_.num_experts);
+    experts.input.reserve(num_chosen, strides_.hidden, int8_, group_size);
+    experts.output.reserve(num_chosen * strides_.hidden);
+  } else {
+    job.expert_runs.push_back({0, 0, n});
+  }
   space_.logits.reserve(std::ssize(job.logit_rows) * strides_.logits);
   if (job.attention.split) {
     space_.partial_output.reserve(job.attention.num_partials * shape_.head_dim);
@@ -88,6 +105,8 @@ void Runner::prepare(Job& job) {
     scratch.gate.reserve(n * kRowAlign);
     scratch.up.reserve(n * kRowAlign);
     scratch.normed.reserve(strides_.hidden);
+    scratch.head.reserve(round_up(shape_.head_dim, kRowAlign));
+    scratch.normed_head.reserve(round_up(shape_.head_dim, kRowAlign));
     scratch.queries.reserve(rows * shape_.head_dim);
     scratch.output.reserve(rows * shape_.head_dim);
     scratch.total_output.reserve(rows * shape_.head_dim);
@@ -96,6 +115,7 @@ void Runner::prepare(Job& job) {
     scratch.sum.reserve(rows);
     scratch.total_max.reserve(rows);
     scratch.total_sum.reserve(rows);
+    scratch.starts.reserve(rows);
     scratch.limits.reserve(rows);
   }
 }
@@ -109,17 +129,18 @@ void Runner::compute(Job& job, Worker& worker) {
     rotate_and_store(job, layer, worker);
     if (job.attention.split) {
       attend_split(job, layer, worker);
-      merge_split(job, worker);
+      merge_split(job, layer, worker);
     } else {
       attend(job, layer, worker);
     }
     if (int8_) quantize_attention(job, worker);
-    project(weights.attention_output, space_.attention.rows(), job.num_tokens, space_.residual.data(), strides_.hidden,
-            true, worker);
+    float* block_output = shape_.post_norms ? space_.block_output.data() : space_.residual.data();
+    project(weights.attention_output, space_.attention.rows(), job.num_tokens, block_output, strides_.hidden,
+            !shape_.post_norms, worker);
+    if (shape_.post_norms) add_normed(job, weights.attention_post_norm, worker);
     norm(job, weights.ffn_norm, worker);
+    if (shape_.num_experts > 0) route(job, weights, worker);
     feed_forward(job, weights, worker);
-    project(weights.ffn.front().down, space_.inner.rows(), job.num_tokens, space_.residual.data(), strides_.hidden,
-            true, worker);
   }
   read_out(job, worker);
   if (!job.sampling.empty()) sample(job, worker);
@@ -132,6 +153,9 @@ void Runner::embed(const Job& job, Worker& worker) {
     unpack_row(model_.token_embedding(), job.step.tokens[index], residual);
     // Half a tile's padding is computed like its columns: a row of an earlier step that held NaN has left NaN there.
     std::fill(residual + shape_.hidden_size, residual + strides_.hidden, 0.0F);
+    const auto scale = static_cast<float>(shape_.embedding_scale);
+    if (scale != 1.0F)
+      for (std::int64_t i = 0; i < shape_.hidden_size; ++i) residual[i] *= scale;
     compute_rotation(shape_, job.step.positions[index], space_.rotation.data() + row * strides_.rotation);
   });
 }
@@ -149,6 +173,17 @@ void Runner::normalize_row(const float* row, const PaddedVector& weight, std::in
 void Runner::norm(const Job& job, const PaddedVector& weight, Worker& worker) {
   share_each(worker, job.num_tokens, Grain::kCoarse,
              [&](std::int64_t row) { normalize_row(space_.residual.data() + row * strides_.hidden, weight, row); });
+}
+
+// residual += norm(block_output), row by row.
+void Runner::add_normed(const Job& job, const PaddedVector& weight, Worker& worker) {
+  float* normed = scratch_of(worker).normed.data();
+  share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t row) {
+    kernels_.rms_norm(space_.block_output.data() + row * strides_.hidden, weight.data(), shape_.hidden_size,
+                      shape_.norm_epsilon, normed);
+    float* residual = space_.residual.data() + row * strides_.hidden;
+    for (std::int64_t i = 0; i < shape_.hidden_size; ++i) residual[i] += normed[i];
+  });
 }
 
 // out[row] (+)= x[row] . one tile of the matrix, for every row.
@@ -173,35 +208,6 @@ void Runner::quantize_attention(const Job& job, Worker& worker) {
   });
 }
 
-// Gate, up, their product and its quantisation, 64 columns at a time: nothing of it leaves the worker's cache.
-void Runner::feed_forward(const Job& job, const LayerWeights& weights, Worker& worker) {
-  WorkerScratch& scratch = scratch_of(worker);
-  const ActivationRows x = space_.normed.rows();
-  share_each(worker, strides_.ffn / kRowAlign, tile_grain(job.num_tokens), [&](std::int64_t part) {
-    for (std::int64_t half = 0; half < kRowAlign / kTileColumns; ++half) {
-      const std::int64_t tile = part * (kRowAlign / kTileColumns) + half;
-      float* gate = scratch.gate.data() + half * kTileColumns;
-      float* up = scratch.up.data() + half * kTileColumns;
-      if (tile < weights.ffn.front().gate.num_tiles()) {
-        multiply_tile(weights.ffn.front().gate, tile, x, job.num_tokens, gate, kRowAlign, false);
-        multiply_tile(weights.ffn.front().up, tile, x, job.num_tokens, up, kRowAlign, false);
-      } else {  // the padding of the last part
-        for (std::int64_t row = 0; row < job.num_tokens; ++row) {
-          std::fill_n(gate + row * kRowAlign, kTileColumns, 0.0F);
-          std::fill_n(up + row * kRowAlign, kTileColumns, 0.0F);
-        }
-      }
-    }
-    for (std::int64_t row = 0; row < job.num_tokens; ++row) {
-      float* gate = scratch.gate.data() + row * kRowAlign;
-      const std::int64_t column = part * kRowAlign;
-      float* out = int8_ ? gate : space_.inner.row(row) + column;
-      kernels_.silu_multiply(gate, scratch.up.data() + row * kRowAlign, kRowAlign, out);
-      if (int8_) quantize(out, kRowAlign, space_.inner.quantized(row, column));
-    }
-  });
-}
-
 void Runner::read_out(Job& job, Worker& worker) {
   const auto num_logit_rows = std::ssize(job.logit_rows), num_hidden_rows = std::ssize(job.hidden_rows);
   const auto residual = [this](std::int64_t row) { return space_.residual.data() + row * strides_.hidden; };
@@ -217,9 +223,13 @@ void Runner::read_out(Job& job, Worker& worker) {
     std::memcpy(job.output.hidden.data() + i * shape_.hidden_size, normed,
                 static_cast<std::size_t>(shape_.hidden_size) * sizeof(float));
   });
-  if (num_logit_rows > 0)
-    project(model_.output(), space_.normed.rows(), num_logit_rows, space_.logits.data(), strides_.logits, false,
-            worker);
+  if (num_logit_rows == 0) return;
+  project(model_.output(), space_.normed.rows(), num_logit_rows, space_.logits.data(), strides_.logits, false, worker);
+  if (!shape_.logit_softcap.has_value()) return;
+  const auto cap = static_cast<float>(*shape_.logit_softcap);
+  share_each(worker, num_logit_rows * strides_.logits / kTileColumns, Grain::kCoarse, [&](std::int64_t tile) {
+    kernels_.soften(space_.logits.data() + tile * kTileColumns, kTileColumns, cap);
+  });
 }
 
 void Runner::sample(Job& job, Worker& worker) {

@@ -1,4 +1,4 @@
-// The forward pass of a Llama-shaped decoder over one step, and sampling at its output rows.
+// The forward pass of a decoder over one step, and sampling at its output rows.
 //
 // Workers share the items of each phase; no sum is divided between items, so neither the number of threads nor the rest
 // of the batch changes a bit of any row.
@@ -19,6 +19,14 @@ struct StepOutput {
   std::vector<SampledToken> sampled;  // one per logits row
   std::vector<float> logits;          // (num_logit_rows, vocab_size), only if asked for
   std::vector<float> hidden;          // (num_hidden_rows, hidden_size)
+};
+
+// Factors that a shape's attention needs.
+struct AttentionConstants {
+  float query_scale;     // of rotated queries
+  float softcap = 0.0F;  // `AttentionSpan::softcap`
+
+  explicit AttentionConstants(const ModelShape& shape);
 };
 
 class Runner {
@@ -44,13 +52,22 @@ class Runner {
   void rotate_and_store(const Job& job, int layer, Worker& worker);
   void attend(const Job& job, int layer, Worker& worker);
   void attend_split(const Job& job, int layer, Worker& worker);
-  void merge_split(const Job& job, Worker& worker);
+  void merge_split(const Job& job, int layer, Worker& worker);
   void quantize_attention(const Job& job, Worker& worker);
+  void add_normed(const Job& job, const PaddedVector& weight, Worker& worker);
+  void route(Job& job, const LayerWeights& weights, Worker& worker);
+  void choose_experts(std::int64_t row);
+  void group_by_expert(Job& job);
+  void gather(std::int64_t chosen);
   void feed_forward(const Job& job, const LayerWeights& weights, Worker& worker);
+  void activate(const Job& job, const LayerWeights& weights, const Activations& input, Worker& worker);
+  void add_experts(const Job& job, const LayerWeights& weights, float* target, bool accumulate, Worker& worker);
   void read_out(Job& job, Worker& worker);
   void sample(Job& job, Worker& worker);
 
   WorkerScratch& scratch_of(const Worker& worker) { return space_.workers[static_cast<std::size_t>(worker.index())]; }
+  int window_of(int layer) const { return shape_.layers[static_cast<std::size_t>(layer)].window; }
+  void normalize_head(float* head, const PaddedVector& weight, WorkerScratch& scratch) const;
   void normalize_row(const float* row, const PaddedVector& weight, std::int64_t target);
   void quantize(const float* source, std::int64_t count, const QuantizedRow& target) const;
   void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
@@ -58,8 +75,8 @@ class Runner {
   void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
                std::int64_t out_stride, bool accumulate, Worker& worker) const;
   int gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const;
-  int attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output,
-                  float* max, float* sum) const;
+  Range attend_span(const AttentionTile& tile, int layer, int kv_head, int span, WorkerScratch& scratch, float* output,
+                    float* max, float* sum) const;
   void write_attention(std::int64_t row, int head, const float* output, float sum) const;
 
   std::shared_ptr<KvCache> cache_;
@@ -69,6 +86,7 @@ class Runner {
   const bool int8_;
   const int num_workers_;
   const Strides strides_;
+  const AttentionConstants attention_;
   Workspace space_;
 };
 

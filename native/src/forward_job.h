@@ -15,6 +15,12 @@ struct KvSlot {
   int index;
 };
 
+// Rows of the feed-forward network's input that go through one expert.
+struct ExpertRun {
+  std::size_t expert;
+  std::int64_t first_row, num_rows;
+};
+
 struct Runner::Job {
   const Step& step;
   std::vector<SamplingRow> sampling;  // empty: no sampling
@@ -22,6 +28,7 @@ struct Runner::Job {
   std::int64_t num_tokens = 0;
   std::vector<std::int64_t> logit_rows, hidden_rows;  // of the step's tokens
   std::vector<KvSlot> slots;                          // where each token's key and value go
+  std::vector<ExpertRun> expert_runs;                 // of the current layer, ascending; a dense one has one
   StepOutput output;
 };
 

@@ -64,15 +64,6 @@ void check_experts(const ModelShape& shape) {
            text(shape.num_experts_per_token) + ".");
 }
 
-void check_computed(const ModelShape& shape) {
-  bool windows = false;
-  for (const LayerShape& layer : shape.layers) windows |= layer.window != 0;
-  if (windows || shape.activation != Activation::kSilu || shape.attention_scale || shape.attention_softcap ||
-      shape.logit_softcap || shape.embedding_scale != 1.0 || shape.qkv_bias || shape.qk_norm || shape.post_norms ||
-      shape.num_experts > 0)
-    refuse("Something that this shape asks for is not computed yet.");
-}
-
 }  // namespace
 
 ModelShape checked_shape(ModelShape shape) {
@@ -96,7 +87,6 @@ ModelShape checked_shape(ModelShape shape) {
   check_positive("attention_softcap", shape.attention_softcap.value_or(1.0));
   check_positive("logit_softcap", shape.logit_softcap.value_or(1.0));
   check_positive("embedding_scale", shape.embedding_scale);
-  check_computed(shape);
   return shape;
 }
 

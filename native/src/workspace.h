@@ -49,8 +49,10 @@ class Activations {
     const std::int64_t at = row * stride_ + column;
     return {quantized_.data() + at, scales_.data() + at / group_size_, corrections_.data() + at / group_size_};
   }
-  ActivationRows rows() const {
-    return {values_.data(), quantized_.data(), scales_.data(), corrections_.data(), stride_, stride_ / group_size_};
+  ActivationRows rows(std::int64_t first = 0) const {
+    const std::int64_t at = first * stride_, group = at / group_size_;
+    return {values_.data() + at,  quantized_.data() + at, scales_.data() + group, corrections_.data() + group, stride_,
+            stride_ / group_size_};
   }
 
  private:
@@ -67,6 +69,7 @@ struct Strides {
   std::int64_t qkv;  // query heads, then key heads, then value heads
   std::int64_t logits;
   std::int64_t rotation;
+  std::int64_t experts;
 
   explicit Strides(const ModelShape& shape)
       : hidden(round_up(shape.hidden_size, kRowAlign)),
@@ -75,17 +78,31 @@ struct Strides {
         ffn(round_up(shape.ffn_size, kRowAlign)),
         qkv(heads + 2 * kv_heads),
         logits(round_up(shape.vocab_size, kTileColumns)),
-        rotation(rotation_size(shape)) {}
+        rotation(rotation_size(shape)),
+        experts(round_up(shape.num_experts, kTileColumns)) {}
 };
 
 struct WorkerScratch {
   Buffer<float> gate, up;                        // (num_tokens, kRowAlign)
   Buffer<float> normed;                          // (hidden,)
+  Buffer<float> head, normed_head;               // (head_dim,), padded
   Buffer<float> queries, output, total_output;   // (attention rows, head_dim)
   Buffer<float> scores;                          // (attention rows, kSpanTokens)
   Buffer<float> max, sum, total_max, total_sum;  // (attention rows,)
-  Buffer<std::int32_t> limits;                   // (attention rows,)
+  Buffer<std::int32_t> starts, limits;           // (attention rows,)
   SamplerScratch sampler;
+};
+
+// With experts: num_chosen = num_tokens * num_experts_per_token rows, expert after expert, token after token.
+struct ExpertSpace {
+  Buffer<float> scores;              // (num_tokens, experts)
+  Buffer<std::int32_t> chosen;       // (num_tokens, num_experts_per_token) ascending
+  Buffer<float> weights;             // (num_tokens, num_experts_per_token)
+  Buffer<std::int64_t> chosen_rows;  // (num_tokens, num_experts_per_token) of the three below
+  Buffer<std::int64_t> tokens;       // (num_chosen,) whose row it is
+  Buffer<std::int64_t> next_rows;    // (num_experts,) scratch
+  Activations input;                 // (num_chosen, hidden)
+  Buffer<float> output;              // (num_chosen, hidden)
 };
 
 struct Workspace {
@@ -94,10 +111,12 @@ struct Workspace {
   Buffer<float> rotation;        // (num_tokens, rotation): `compute_rotation`
   Activations normed;            // (num_tokens, hidden)
   Activations attention;         // (num_tokens, heads)
-  Activations inner;             // (num_tokens, ffn)
+  Buffer<float> block_output;    // (num_tokens, hidden), where it is normed before it is added
+  Activations inner;             // (num_tokens or num_chosen, ffn)
   Buffer<float> partial_output;  // (partials, head_dim), when attention is split
   Buffer<float> partial_max, partial_sum;
   Buffer<float> logits;  // (num_logit_rows, logits)
+  ExpertSpace experts;
   std::vector<WorkerScratch> workers;
 };
 

@@ -21,9 +21,9 @@ struct Expected {
   std::vector<float> logits;         // (length, vocab)
   std::vector<std::uint8_t> blocks;  // of the tokens
 
-  Expected(const Variant& variant, std::size_t length, std::uint64_t seed)
+  Expected(const Variant& variant, std::size_t length, std::uint64_t seed, const ModelShape& shape = tiny_shape())
       : tokens(random_tokens(static_cast<int>(length), seed)) {
-    Bench bench(variant);
+    Bench bench(variant, 128, shape);
     const Tokens table = block_range(0, tokens.size());
     logits = bench.logits({{tokens, 0, table}});
     blocks = bench.block_bytes(table);
@@ -35,15 +35,15 @@ struct Arrangement {
   std::size_t chunk;  // tokens a step; one at a time only on one thread: barriers are slow where cores are few
 };
 
-void test_chunks_and_threads(Checks& checks, Variant variant) {
-  checks.run("invariance: chunks and threads, " + variant.name(), [&] {
+void test_chunks_and_threads(Checks& checks, Variant variant, const NamedShape& named) {
+  checks.run("invariance: chunks and threads, " + variant.name() + ", " + named.name, [&] {
     // Two spans of attention, three on one instruction set; whole blocks, because all their bytes are compared.
     const std::size_t length = variant.isa == available_isas().back() ? 528 : 272;
-    const Expected expected(variant, length, 1);
+    const Expected expected(variant, length, 1, named.shape);
     CHECK_EQ(expected.logits.size(), length * kVocab);
     for (const Arrangement& arrangement : {Arrangement{1, 1}, {1, 16}, {1, 37}, {2, 37}, {2, length}, {4, 200}}) {
       variant.num_threads = arrangement.num_threads;
-      Bench bench(variant);
+      Bench bench(variant, 128, named.shape);
       // Blocks out of order, and full of something else before.
       Tokens table = block_range(static_cast<std::int32_t>(arrangement.chunk % 80), length);
       std::swap(table[0], table[9]);
@@ -56,7 +56,7 @@ void test_chunks_and_threads(Checks& checks, Variant variant) {
     for (const int num_threads : {2, 4}) {
       const std::size_t prompt = length - 6;
       variant.num_threads = num_threads;
-      Bench bench(variant);
+      Bench bench(variant, 128, named.shape);
       const Tokens table = block_range(0, length);
       bench.logits({{Tokens(expected.tokens.begin(), expected.tokens.begin() + prompt), 0, table}});
       for (std::size_t i = prompt; i < length; ++i) {
@@ -68,20 +68,20 @@ void test_chunks_and_threads(Checks& checks, Variant variant) {
   });
 }
 
-void test_batch(Checks& checks, Variant variant) {
-  checks.run("invariance: in a batch of 16, " + variant.name(), [&] {
+void test_batch(Checks& checks, Variant variant, const NamedShape& named) {
+  checks.run("invariance: in a batch of 16, " + variant.name() + ", " + named.name, [&] {
     constexpr int kSequences = 16;
     std::vector<Expected> expected;
     std::vector<Tokens> tables;
     std::int32_t next_block = 0;
     for (int s = 0; s < kSequences; ++s) {
       const auto length = static_cast<std::size_t>(s == 5 ? 300 : 20 + 3 * s);  // one across spans
-      expected.emplace_back(variant, length, static_cast<std::uint64_t>(10 + s));
+      expected.emplace_back(variant, length, static_cast<std::uint64_t>(10 + s), named.shape);
       tables.push_back(block_range(next_block, length));
       next_block += static_cast<std::int32_t>(tables.back().size());
     }
     variant.num_threads = 2;
-    Bench bench(variant);
+    Bench bench(variant, 128, named.shape);
     std::vector<std::size_t> done(kSequences, 0);
     for (int round = 0; round < 150; ++round) {  // each step another mix of decoding and prefill
       std::vector<Part> parts;
@@ -160,12 +160,48 @@ void test_poison(Checks& checks, const Variant& variant) {
   });
 }
 
+// Positions that have left every row's window are not read: whoever owned the block may have spoilt it.
+void test_left_window(Checks& checks, Variant variant) {
+  checks.run("invariance: behind the window lies NaN, " + variant.name(), [&] {
+    ModelShape shape = tiny_shape();
+    shape.layers = {{0, 40}, {0, 11}};
+    const Expected expected(variant, 320, 6, shape);
+    for (const int num_threads : {1, 3}) {
+      variant.num_threads = num_threads;
+      for (const std::size_t prompt : {300U, 258U, 319U}) {
+        Bench bench(variant, 32, shape);
+        const Tokens table = block_range(0, 320);
+        const auto begin = expected.tokens.begin();
+        bench.logits({{Tokens(begin, begin + static_cast<std::ptrdiff_t>(prompt)), 0, table}});
+        const std::vector<float> nan(static_cast<std::size_t>(shape.head_dim), std::nanf(""));
+        for (std::int32_t position = 0; position < static_cast<std::int32_t>(prompt) - 39; ++position)
+          for (int layer = 0; layer < 2; ++layer)
+            for (int head = 0; head < shape.num_kv_heads; ++head)
+              bench.cache->store(bench.cache->head_part(table[position / kBlockTokens], layer, head),
+                                 position % kBlockTokens, nan.data(), nan.data());
+        const Tokens rest(begin + static_cast<std::ptrdiff_t>(prompt), expected.tokens.end());
+        const std::vector<float> got = bench.logits({{rest, static_cast<std::int32_t>(prompt), table}});
+        const std::vector<float> wanted(expected.logits.begin() + static_cast<std::ptrdiff_t>(prompt * kVocab),
+                                        expected.logits.end());
+        CHECK(same_bits(got, wanted));
+      }
+    }
+  });
+}
+
 }  // namespace
 
 void test_invariance(Checks& checks) {
   for (const Variant& variant : all_variants()) {
-    test_chunks_and_threads(checks, variant);
-    test_batch(checks, variant);
+    test_chunks_and_threads(checks, variant, {"llama", tiny_shape()});
+    test_batch(checks, variant, {"llama", tiny_shape()});
+    if (variant.group_size == 32 && variant.weights == variant.kv) {
+      for (const NamedShape& other : other_shapes()) {
+        test_chunks_and_threads(checks, variant, other);
+        test_batch(checks, variant, other);
+      }
+    }
+    test_left_window(checks, variant);
     test_shared_prefix(checks, variant);
     test_poison(checks, variant);
   }

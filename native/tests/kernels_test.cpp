@@ -186,11 +186,57 @@ void test_row_kernels(Checks& checks, const Kernels& kernels) {
       const double exact = double{gate[i]} / (1.0 + std::exp(-double{gate[i]})) * double{up[i]};
       CHECK_NEAR(out[i], exact, 2e-6 * std::abs(exact) + 1e-7);
     }
+    kernels.gelu_tanh_multiply(gate.data(), up.data(), 64, out.data());
+    for (int i = 0; i < 64; ++i) {
+      const double g = gate[i];
+      const double tail = std::tanh(std::sqrt(2.0 / M_PI) * (g + 0.044715 * g * g * g));
+      CHECK_NEAR(out[i], 0.5 * g * (1.0 + tail) * double{up[i]}, 3e-6 * std::abs(g * up[i]) + 1e-7);
+    }
+  });
+
+  checks.run(name + " soft cap, also far out", [&] {
+    for (const float cap : {1.0F, 30.0F}) {
+      std::vector<float> values = random_logits(64, 2.0F * cap, 5);
+      values[0] = 0.0F;
+      values[1] = 1e30F;
+      values[2] = -1e30F;
+      values[3] = INFINITY;
+      values[4] = 1e-3F;
+      values[5] = std::nanf("");
+      std::vector<float> out = values;
+      kernels.soften(out.data(), 64, cap);
+      for (int i = 0; i < 64; ++i) {
+        if (i != 5) CHECK_NEAR(out[i], cap * std::tanh(double{values[i]} / cap), 4e-7 * cap);
+      }
+      CHECK(std::isnan(out[5]));
+    }
   });
 }
 
-// One head's span against a plain softmax over what the cache holds.
-void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int head_dim, int num_positions) {
+void test_router(Checks& checks, const Kernels& kernels) {
+  checks.run(std::string("kernels: ") + kernels.name + " router product, each row as if alone", [&] {
+    for (const int k : {1, 7, 96}) {
+      constexpr int kRows = 5, kStride = 100;
+      const std::vector<float> tile = random_logits(k * kTileColumns, 1.0F, 1), x = random_logits(kRows * kStride, 1.0F, 2);
+      std::vector<float> y(kRows * 64, 9.0F), alone(kTileColumns);
+      kernels.matmul_f32(tile.data(), k, x.data(), kStride, kRows, y.data(), 64);
+      for (int r = 0; r < kRows; ++r) {
+        for (int c = 0; c < kTileColumns; ++c) {
+          double exact = 0.0;
+          for (int i = 0; i < k; ++i) exact += double{x[r * kStride + i]} * double{tile[i * kTileColumns + c]};
+          CHECK_NEAR(y[r * 64 + c], exact, 1e-5);
+          CHECK_EQ(y[r * 64 + kTileColumns + c], 9.0F);
+        }
+        kernels.matmul_f32(tile.data(), k, x.data() + r * kStride, kStride, 1, alone.data(), kTileColumns);
+        CHECK(std::equal(alone.begin(), alone.end(), y.begin() + r * 64));
+      }
+    }
+  });
+}
+
+// One head's span against a plain softmax over what the cache holds. `window`: positions that a row sees; 0 = all.
+void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int head_dim, int num_positions, int window,
+                     float softcap) {
   ModelShape shape = tiny_shape();
   shape.head_dim = head_dim;
   shape.ropes = {tiny_rope(head_dim, true)};
@@ -208,30 +254,32 @@ void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int
   const int num_rows = std::min(7, num_positions);
   std::vector<float> queries, scores(static_cast<std::size_t>(num_rows) * kSpanTokens), max(num_rows), sum(num_rows);
   std::vector<float> output(static_cast<std::size_t>(num_rows) * head_dim);
-  std::vector<std::int32_t> limits;
+  std::vector<std::int32_t> starts, limits;
   for (int r = 0; r < num_rows; ++r) {
     const std::vector<float> query = random_logits(head_dim, 1.0F, 50 + r);
     queries.insert(queries.end(), query.begin(), query.end());
     limits.push_back(num_positions - num_rows + 1 + r);
+    starts.push_back(window == 0 ? 0 : std::max(0, limits.back() - window));
   }
   const bool int8 = cache.int8();
-  kernels.attention_span({blocks.data(), queries.data(), limits.data(), num_rows, head_dim, int8, scores.data(), max.data(),
-                          sum.data(), output.data()});
+  kernels.attention_span({blocks.data(), queries.data(), starts.data(), limits.data(), softcap, num_rows, head_dim, int8,
+                          scores.data(), max.data(), sum.data(), output.data()});
   const double tolerance = int8 ? 0.03 : 0.02;  // of the cache's format, for values within [-1, 1]
   for (int r = 0; r < num_rows; ++r) {
     double total = 0.0;
     std::vector<double> exact(static_cast<std::size_t>(head_dim), 0.0);
-    for (int position = 0; position < limits[r]; ++position) {
+    for (int position = starts[r]; position < limits[r]; ++position) {
       double score = 0.0;
       for (int d = 0; d < head_dim; ++d) score += double{queries[r * head_dim + d]} * double{keys[position][d]};
+      if (softcap > 0.0F) score = softcap * std::tanh(score);
       total += std::exp2(score);
       for (int d = 0; d < head_dim; ++d) exact[d] += std::exp2(score) * double{values[position][d]};
     }
     for (int d = 0; d < head_dim; ++d) CHECK_NEAR(output[r * head_dim + d] / sum[r], exact[d] / total, tolerance);
     std::vector<float> alone_output(static_cast<std::size_t>(head_dim));
     float alone_max = 0.0F, alone_sum = 0.0F;
-    kernels.attention_span({blocks.data(), queries.data() + r * head_dim, limits.data() + r, 1, head_dim, int8,
-                            scores.data(), &alone_max, &alone_sum, alone_output.data()});
+    kernels.attention_span({blocks.data(), queries.data() + r * head_dim, starts.data() + r, limits.data() + r, softcap, 1,
+                            head_dim, int8, scores.data(), &alone_max, &alone_sum, alone_output.data()});
     CHECK_EQ(alone_max, max[r]);
     CHECK_EQ(alone_sum, sum[r]);
     CHECK(std::equal(alone_output.begin(), alone_output.end(), output.begin() + r * head_dim));
@@ -244,7 +292,9 @@ void test_attention(Checks& checks, const Kernels& kernels) {
     checks.run(name + " attention over a span, kv " + kv, [&] {
       for (const int head_dim : {16, 64, 80, 128}) {
         for (const int num_positions : {1, 15, 16, 17, 33, 256}) {
-          check_attention(checks, kernels, kv, head_dim, num_positions);
+          for (const int window : {0, 1, 3, 20}) check_attention(checks, kernels, kv, head_dim, num_positions, window, 0.0F);
+          check_attention(checks, kernels, kv, head_dim, num_positions, 0, 2.0F);
+          check_attention(checks, kernels, kv, head_dim, num_positions, 20, 2.0F);
         }
       }
     });
@@ -274,6 +324,7 @@ void test_kernels(Checks& checks) {
   for (const Kernels* kernels : available_kernels()) {
     test_matmuls(checks, *kernels);
     test_row_kernels(checks, *kernels);
+    test_router(checks, *kernels);
     test_attention(checks, *kernels);
   }
 }

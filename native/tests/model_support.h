@@ -1,6 +1,7 @@
 // A tiny decoder with random weights, the same on every machine.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -37,6 +38,38 @@ inline ModelShape tiny_shape() {
   return shape;
 }
 
+// What a shape may ask for beyond that, in three mixtures.
+struct NamedShape {
+  const char* name;
+  ModelShape shape;
+};
+
+inline std::vector<NamedShape> other_shapes() {
+  ModelShape capped = tiny_shape();  // a window longer than a span's rest, one shorter than a tile
+  capped.ropes = {tiny_rope(16, false), tiny_rope(12, false, 500.0, 1.3)};
+  capped.layers = {{0, 0}, {1, 300}, {1, 17}};
+  capped.num_layers = 3;
+  capped.activation = Activation::kGeluTanh;
+  capped.attention_scale = 0.4;
+  capped.attention_softcap = 3.0;
+  capped.logit_softcap = 5.0;
+  capped.embedding_scale = 3.7;
+  capped.qk_norm = capped.post_norms = true;
+  ModelShape experts = tiny_shape();
+  experts.num_experts = 37;  // more than a tile of the router
+  experts.num_experts_per_token = 5;
+  experts.ffn_size = 40;
+  experts.qk_norm = true;
+  ModelShape biased = tiny_shape();
+  biased.qkv_bias = true;
+  biased.layers = {{0, 40}, {0, 3}};
+  biased.num_experts = 3;
+  biased.num_experts_per_token = 2;
+  biased.normalize_experts = false;
+  biased.post_norms = true;
+  return {{"norms, caps and windows", capped}, {"experts", experts}, {"biases, experts and short windows", biased}};
+}
+
 // `count` values about zero with the given spread, as the bytes of float32.
 inline std::vector<std::uint8_t> random_bytes(std::int64_t count, float spread, std::uint64_t seed, float middle = 0.0F) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * sizeof(float));
@@ -63,28 +96,26 @@ struct Variant {
 inline std::shared_ptr<Model> loaded_model(const Variant& variant, const ModelShape& shape = tiny_shape()) {
   auto model = std::make_shared<Model>(shape, variant.weights, variant.group_size, variant.isa, variant.num_threads);
   std::uint64_t seed = 1;
-  const auto matrix = [&](const char* role, int layer, std::int64_t rows, std::int64_t columns) {
+  const auto matrix = [&](const char* role, int layer, int expert, std::int64_t rows, std::int64_t columns) {
     const float spread = 2.0F / std::sqrt(static_cast<float>(columns));
-    model->load({role, layer}, TensorType::kF32, 0, rows, columns, random_bytes(rows * columns, spread, seed++));
+    model->load({role, layer, expert}, TensorType::kF32, 0, rows, columns, random_bytes(rows * columns, spread, seed++));
   };
-  const auto norm = [&](const char* role, int layer) {
-    model->load({role, layer}, TensorType::kF32, 0, 1, shape.hidden_size, random_bytes(shape.hidden_size, 0.5F, seed++, 1.0F));
+  const auto vector = [&](const std::string& role, int layer, std::int64_t size) {
+    const bool bias = role.ends_with("bias");
+    model->load({role, layer}, TensorType::kF32, 0, 1, size, random_bytes(size, 0.5F, seed++, bias ? 0.0F : 1.0F));
   };
-  const std::int64_t hidden = shape.hidden_size, heads = std::int64_t{shape.num_heads} * shape.head_dim;
-  const std::int64_t kv_heads = std::int64_t{shape.num_kv_heads} * shape.head_dim;
-  matrix("token_embedding", -1, shape.vocab_size, hidden);
-  if (!shape.tied_embeddings) matrix("output", -1, shape.vocab_size, hidden);
-  norm("output_norm", -1);
+  matrix("token_embedding", -1, -1, shape.vocab_size, shape.hidden_size);
+  if (!shape.tied_embeddings) matrix("output", -1, -1, shape.vocab_size, shape.hidden_size);
+  vector("output_norm", -1, shape.hidden_size);
+  const LayerRoles roles = layer_roles(shape);
   for (int layer = 0; layer < shape.num_layers; ++layer) {
-    norm("attention_norm", layer);
-    matrix("query", layer, heads, hidden);
-    matrix("key", layer, kv_heads, hidden);
-    matrix("value", layer, kv_heads, hidden);
-    matrix("attention_output", layer, hidden, heads);
-    norm("ffn_norm", layer);
-    matrix("ffn_gate", layer, shape.ffn_size, hidden);
-    matrix("ffn_up", layer, shape.ffn_size, hidden);
-    matrix("ffn_down", layer, hidden, shape.ffn_size);
+    for (const VectorRole& role : roles.vectors) vector(role.name, layer, role.size);
+    for (const MatrixRole& role : roles.matrices) matrix(role.name, layer, -1, role.rows, role.columns);
+    if (shape.num_experts > 0) matrix("router", layer, -1, shape.num_experts, shape.hidden_size);
+    for (int expert = 0; expert < std::max(1, shape.num_experts); ++expert) {
+      for (const FeedForwardRole& role : roles.feed_forward)
+        matrix(role.name, layer, shape.num_experts > 0 ? expert : -1, role.rows, role.columns);
+    }
   }
   return model;
 }

@@ -47,11 +47,14 @@ struct QuantizedRow {
   std::int32_t* corrections;
 };
 
-// Attention of some rows to one span of one KV head. Rows are in order of position, so `limits` never falls.
+// Attention of some rows to one span of one KV head. Rows are in order of position: `starts` and `limits` never fall.
+// A row sees positions [start, limit) of the span, at least one; what the cache holds elsewhere changes nothing.
 struct AttentionSpan {
   const std::uint8_t* const* blocks;  // (kSpanBlocks,) this layer's and head's part of each block, as far as needed
-  const float* queries;               // (num_rows, head_dim), already times log2(e) / sqrt(head_dim)
-  const std::int32_t* limits;         // (num_rows,) positions of the span the row sees, 1 .. kSpanTokens
+  const float* queries;               // (num_rows, head_dim), already scaled: see `softcap`
+  const std::int32_t* starts;         // (num_rows,)
+  const std::int32_t* limits;         // (num_rows,) at most kSpanTokens
+  float softcap;                      // c: a score is c tanh(query . key); 0: it is query . key. Base-2 logarithms.
   int num_rows;
   int head_dim;   // a multiple of 16
   bool int8;      // the cache's format
@@ -71,6 +74,10 @@ struct Kernels {
   void (*matmul_bf16)(const PackedTile& tile, const ActivationRows& x, int rows, float* y, std::int64_t y_stride,
                       bool accumulate);
 
+  // y[row][0..31] = x[row] . tile, all float32; tile: (k, 32).
+  void (*matmul_f32)(const float* tile, int k, const float* x, std::int64_t x_stride, int rows, float* y,
+                     std::int64_t y_stride);
+
   // Symmetric quantisation of `count` values, a multiple of the group: scale = max|x| / 127.
   void (*quantize)(const float* x, int count, int group_size, const QuantizedRow& out);
 
@@ -79,6 +86,12 @@ struct Kernels {
 
   // out = gate / (1 + e^-gate) * up; count is a multiple of 16.
   void (*silu_multiply)(const float* gate, const float* up, int count, float* out);
+
+  // out = gate (1 + tanh(sqrt(2 / pi) (gate + 0.044715 gate^3))) / 2 * up (arXiv 1606.08415).
+  void (*gelu_tanh_multiply)(const float* gate, const float* up, int count, float* out);
+
+  // values = cap tanh(values / cap); count is a multiple of 16.
+  void (*soften)(float* values, int count, float cap);
 
   void (*attention_span)(const AttentionSpan& span);
 
