@@ -6,7 +6,7 @@ from headway.core.clock import Clock
 from headway.core.config import EngineConfig
 from headway.engine.engine import Engine, engine_info
 from headway.engine.grammars import GrammarThread
-from headway.models.architectures import open_model
+from headway.models.architectures import open_plan
 from headway.models.grammar_compiler import GrammarCompiler
 from headway.models.sources import known_sha256
 from headway.models.text_side import open_text
@@ -19,8 +19,7 @@ def build_engine(config: EngineConfig, clock: Clock) -> Engine:
     Raises ModelFileError for a file that cannot be served, ConfigError for settings this machine cannot meet.
     """
     path = Path(config.model_path)
-    _, plan = open_model(path, known_sha256(path))
-    runner = load_runner(plan, config)
+    runner = load_runner(open_plan(path, known_sha256(path)), config)
     info = engine_info(config.model, runner)
     grammars = GrammarThread(GrammarCompiler(lambda: open_text(path).tokenizer, info.vocab_size))
     return Engine(runner, config.scheduler, clock, info, grammars)
