@@ -130,6 +130,6 @@ def test_windows_experts_and_long_contexts_are_told(model: Path) -> None:
         num_experts_per_token=2,
     )
     text = as_text(make_report(replace(inspection, shape=shape), group_size=32, available_bytes=10**9))
-    assert "window        1 layers see 128 tokens" in text
+    assert "window        1 of 2 layers see 128 tokens" in text
     assert "feed-forward 128 x 8 experts, 2 a token" in text
     assert "256 unless more is asked for" in text

@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._error(404, "RepoNotFound")
         if model.status is not None:
             return self._error(model.status, "")
-        if model.gated:
+        if model.gated and match[2] in ("resolve", "cdn"):  # what there is may be listed
             return self._error(403, "GatedRepo")
         if model.token is not None and self.headers["Authorization"] != f"Bearer {model.token}":
             return self._error(401, "")

@@ -63,7 +63,7 @@ def as_json(report: Report) -> dict[str, object]:
     return {
         "path": str(inspection.path),
         "name": summary.name,
-        "architecture": summary.architecture,
+        "architecture": inspection.shape.architecture if inspection.shape else summary.architecture,
         "licence": summary.licence,
         "num_parameters": summary.num_parameters,
         "num_bytes": summary.num_bytes,
@@ -117,7 +117,7 @@ def _model_rows(report: Report) -> Iterator[tuple[str, str]]:
     licence = f", licence {summary.licence}" if summary.licence else ""
     yield (
         "architecture",
-        f"{summary.architecture or 'unknown'}, {_parameters(summary.num_parameters)}{licence}",
+        f"{_architecture(report)}, {_parameters(summary.num_parameters)}{licence}",
     )
     if shape is not None:
         experts = f" x {shape.num_experts} experts, {shape.num_experts_per_token} a token" * bool(
@@ -134,7 +134,7 @@ def _model_rows(report: Report) -> Iterator[tuple[str, str]]:
         original = shape.long_context.original_context
         yield "", f"{original:,} unless more is asked for: beyond, all positions rotate differently"
     for window, num_layers in _windows(shape).items():
-        yield "window", f"{num_layers} layers see {window:,} tokens"
+        yield "window", f"{num_layers} of {len(shape.layers) if shape else 0} layers see {window:,} tokens"
     text = inspection.text
     vocab_size = text.tokenizer.vocab_size if text else summary.vocab_size
     yield "tokenizer", f"{summary.tokenizer or 'none'}, {vocab_size or 0:,} tokens"
@@ -147,6 +147,11 @@ def _model_rows(report: Report) -> Iterator[tuple[str, str]]:
     yield "text", ", ".join(name if has else f"no {name}" for name, has in features.items())
     for index, use in enumerate(summary.types):
         yield "" if index else "tensors", f"{use.type:<7} {use.num_tensors:>6}  {_mb(use.num_bytes):>12}"
+
+
+def _architecture(report: Report) -> str:
+    shape = report.inspection.shape
+    return shape.architecture if shape else report.inspection.summary.architecture or "unknown"
 
 
 def _memory_rows(report: Report) -> Iterator[tuple[str, str]]:
