@@ -1,10 +1,11 @@
 """Write tests/data/architectures: the logits of the tiny random models in `transformers` and float32.
 
 Every case of tests/support/checkpoint_cases.py is written as a Hugging Face folder, loaded by `transformers` with the
-plain (eager) attention, and run over one seeded sequence of tokens. Kept are the logits at the case's positions, as
-CASE.npy, and in manifest.json the versions, the tokens, a sum of the weights, and what each ablation changes: a feature
-that is switched off or made a little wrong has to move the logits by far more than the test tolerates, or the script
-fails. Where a case is a GGUF file too, the weights are what the `gguf` package reads from it.
+plain (eager) attention, and run over one seeded sequence of tokens. Where a case is a GGUF file too, the weights are
+what the `gguf` package reads from it. Kept are the logits at the case's positions, as CASE.npy, and in manifest.json the
+versions, the tokens, a sum of the weights, config.json as `transformers` itself writes it, and what each ablation
+changes: a feature that is switched off or made a little wrong has to move the logits by far more than the test
+tolerates, or the script fails.
 
 In an environment of its own (made with these versions):
 
@@ -77,7 +78,13 @@ def reference(case: Case) -> Mapping[str, Any]:
         f"{case.name}: logits {logits.std():.2f}, top less second {np.median(top[:, 0] - top[:, 1]):.2f},"
         f" {len(set(logits.argmax(axis=1)))} different tokens, router {margin}; {ablations}"
     )
-    return {"weights": drawn, "tokens": tokens, "positions": case.positions, "ablations": ablations}
+    return {
+        "weights": drawn,
+        "tokens": tokens,
+        "positions": case.positions,
+        "ablations": ablations,
+        "saved_config": config_as_saved(case, weights) if "folder" in case.sources else None,
+    }
 
 
 def weak_ablations(case: Case, ablations: Mapping[str, float]) -> list[str]:
@@ -116,6 +123,24 @@ def run(
 ) -> tuple[F32Array, float | None]:
     """Return the logits at the case's positions, and how close the router's choice was there, in logits."""
     import torch
+
+    model = load(case, config, weights)
+    experts = "num_experts" in config
+    with torch.inference_mode():
+        output = model(torch.tensor([tokens]), **({"output_router_logits": True} if experts else {}))
+    margin = None
+    if experts:
+        chosen = config["num_experts_per_tok"]
+        routed = torch.stack([layer[case.positions] for layer in output.router_logits])
+        ranked = routed.sort(descending=True).values
+        margin = round(float((ranked[..., chosen - 1] - ranked[..., chosen]).min()), 3)
+    logits: F32Array = output.logits[0, case.positions].numpy()
+    return logits, margin
+
+
+def load(case: Case, config: Config, weights: Mapping[str, F32Array]) -> Any:
+    """Return the model in float32. Exits if `transformers` does not take every tensor."""
+    import torch
     from transformers import AutoModelForCausalLM
 
     with tempfile.TemporaryDirectory() as folder:
@@ -127,20 +152,15 @@ def run(
         left = {key for key in info[problem] if key != "lm_head.weight"}
         if left:
             raise SystemExit(f"{case.name}: {problem} {sorted(left)}")
-    experts = "num_experts" in case.config
-    with torch.inference_mode():
-        output = model.eval()(torch.tensor([tokens]), **({"output_router_logits": True} if experts else {}))
-    margin = None
-    if experts:
-        chosen = case.config["num_experts_per_tok"]
-        routed = (
-            torch.stack([layer[case.positions] for layer in output.router_logits])
-            .sort(descending=True)
-            .values
-        )
-        margin = round(float((routed[..., chosen - 1] - routed[..., chosen]).min()), 3)
-    logits: F32Array = output.logits[0, case.positions].numpy()
-    return logits, margin
+    return model.eval()
+
+
+def config_as_saved(case: Case, weights: Mapping[str, F32Array]) -> Mapping[str, Any]:
+    """Return the config.json that `transformers` itself writes for the case."""
+    with tempfile.TemporaryDirectory() as folder:
+        load(case, case.config, weights).save_pretrained(folder)
+        saved: dict[str, Any] = json.loads((Path(folder) / "config.json").read_text())
+    return saved
 
 
 def relative_error(values: F32Array, expected: F32Array) -> float:

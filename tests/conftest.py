@@ -5,6 +5,10 @@ from collections.abc import Generator
 
 import pytest
 
+# Before numpy is imported: the threads of its matrix products wait for each other by spinning, which made references in
+# numpy five times as slow on a busy machine (26 s of CPU time against 5 s for tests/accuracy/test_plans.py).
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 REQUIRE_ALL = bool(os.environ.get("HEADWAY_REQUIRE_ALL"))
 
 

@@ -319,7 +319,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="qwen3moe-raw",
-        sources=["folder"],  # llama.cpp normalizes always
+        llama_cpp=False,  # it normalizes always, whatever the file says
         config=_qwen3moe(norm_topk_prob=False, num_experts=6, num_experts_per_tok=3),
         ablations=[Ablation(name="experts' weights normalized", config={"norm_topk_prob": True}, least=0.1)],
     ),
@@ -380,7 +380,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="gemma2-scale",
-        sources=["folder"],  # llama.cpp knows the scale of each size by heart
+        llama_cpp=False,  # it knows the scale of each size by heart, whatever the file says
         num_tokens=300,
         config=_gemma2(attn_logit_softcapping=50.0, query_pre_attn_scalar=12),
         ablations=[Ablation(name="scale of the head's size", config={"query_pre_attn_scalar": 32})],

@@ -163,12 +163,16 @@ def gguf_metadata(config: Config) -> dict[str, MetadataInput]:
         keys["attention.sliding_window"] = config["sliding_window"]
         caps = {"attn_logit_softcapping", "final_logit_softcapping"} & config.keys()
         keys |= {name: config[name] for name in sorted(caps)}
+        if config["query_pre_attn_scalar"] != head_dim(config):
+            keys["attention.scale"] = config["query_pre_attn_scalar"] ** -0.5
     if architecture == "qwen3moe":
         keys |= {
             "expert_count": config["num_experts"],
             "expert_feed_forward_length": config["moe_intermediate_size"],
             "expert_used_count": config["num_experts_per_tok"],
         }
+        if not config["norm_topk_prob"]:
+            keys["expert_weights_norm"] = False
     keys |= _layer_pattern(config) | _rotation_keys(config)
     return {
         "general.architecture": architecture,
