@@ -41,7 +41,7 @@ def test_a_stop_string_ends_the_choice_at_once_and_never_leaks() -> None:
     choice = choice_text("END")
     assert choice.push(b"abE", ()) == (Piece(0, "ab"),)
     assert choice.push(b"N", ()) == ()
-    assert choice.push(b"D and more", ()) == (ChoiceEnd(0, "stop"),)
+    assert choice.push(b"D and more", ()) == (ChoiceEnd(0, "stop", stop="END"),)
     assert choice.num_tokens == 5  # "ab" and the stop string, nothing after it
     assert choice.push(b"more", ()) == ()
     assert choice.finish("length") == ()
@@ -74,7 +74,7 @@ def test_logprobs_of_tokens_within_the_stop_string_are_not_delivered() -> None:
     piece, end = choice.push(b"aEND", scores(b"aEND"))
     assert isinstance(piece, Piece)
     assert [token.logprobs.token_id for token in piece.scored] == [ord("a")]
-    assert end == ChoiceEnd(0, "stop")
+    assert end == ChoiceEnd(0, "stop", stop="END")
 
 
 def test_logprobs_without_text_come_with_the_end() -> None:

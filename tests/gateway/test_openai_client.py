@@ -149,9 +149,9 @@ def test_errors_arrive_as_the_packages_own(client: openai.OpenAI) -> None:
         client.chat.completions.create(model="other", messages=MESSAGES)
     with pytest.raises(openai.BadRequestError) as unsupported:
         client.chat.completions.create(
-            model=MODEL, messages=MESSAGES, response_format={"type": "json_object"}
+            model=MODEL, messages=MESSAGES, extra_body={"web_search_options": {}}
         )
-    assert unsupported.value.param == "response_format"
+    assert unsupported.value.param == "web_search_options"
 
 
 def test_a_connection_serves_many_requests_also_after_an_error(address: tuple[str, int]) -> None:
