@@ -29,7 +29,6 @@ _ANY_OBJECT: Final = '{"type": "object"}'
 _JSON: Final = msgspec.Meta(description="a JSON schema, as an object or as a string that holds one")
 
 Schema = Annotated[msgspec.Raw, _JSON]
-_ABSENT: Final = msgspec.Raw()
 
 
 class JsonSchemaFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +36,7 @@ class JsonSchemaFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str | None = None
     description: str | None = None
-    schema: Schema = _ABSENT
+    schema: Schema = msgspec.field(default_factory=msgspec.Raw)  # empty = absent
     strict: bool | None = None
 
 
@@ -51,7 +50,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """vLLM's `structured_outputs`: exactly one of these."""
 
-    json: Schema = _ABSENT
+    json: Schema = msgspec.field(default_factory=msgspec.Raw)  # empty = absent
     regex: str | None = None
     choice: list[str] | None = None
     grammar: str | None = None
@@ -62,7 +61,7 @@ class StructuredFields(msgspec.Struct, kw_only=True):
     """The fields that give an answer a shape, typed, None = not given."""
 
     response_format: ResponseFormat | None = None
-    guided_json: Schema = _ABSENT
+    guided_json: Schema = msgspec.field(default_factory=msgspec.Raw)  # empty = absent
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
