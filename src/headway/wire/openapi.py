@@ -16,7 +16,9 @@ from headway.wire.messages_response import Message, MessageError, StreamEvent, T
 from headway.wire.models_response import ModelCard, ModelList
 from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
-_STREAM: Final = "With `stream`: server-sent events, each a chunk as JSON; `[DONE]` is the last."
+_STREAM: Final = (
+    "With `stream`: server-sent events, each a chunk as JSON; in OpenAI's API `[DONE]` is the last."
+)
 _ERROR: Final = "The caller's mistake (4xx), or the server's limit (503, with Retry-After)."
 
 
@@ -49,7 +51,11 @@ def document() -> dict[str, object]:
     )
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Headway", "version": __version__, "description": "OpenAI's API, self-hosted."},
+        "info": {
+            "title": "Headway",
+            "version": __version__,
+            "description": "OpenAI's and Anthropic's APIs, self-hosted.",
+        },
         "paths": {
             "/v1/chat/completions": _generating(
                 "Answer a conversation.", "ChatFields", "ChatCompletion", "ChatChunk"
@@ -58,10 +64,17 @@ def document() -> dict[str, object]:
                 "Continue a text.", "CompletionFields", "Completion", "Completion"
             ),
             "/v1/messages": _generating(
-                "Answer a conversation (Anthropic's API).", "MessagesFields", "Message", "MessageStart"
+                "Answer a conversation (Anthropic's API).",
+                "MessagesFields",
+                "Message",
+                *(event.__name__ for event in get_args(StreamEvent)),
+                error="MessageError",
             ),
             "/v1/messages/count_tokens": _taking(
-                "Count the tokens of a conversation (Anthropic's API).", "CountFields", "TokenCount"
+                "Count the tokens of a conversation (Anthropic's API).",
+                "CountFields",
+                "TokenCount",
+                error="MessageError",
             ),
             "/v1/embeddings": _taking("Turn texts into vectors.", "EmbeddingFields", "EmbeddingList"),
             "/tokenize": _taking(
@@ -88,26 +101,28 @@ def document() -> dict[str, object]:
     }
 
 
-def _generating(summary: str, request: str, whole: str, chunk: str) -> dict[str, object]:
-    content = _json(whole) | {"text/event-stream": {"schema": _ref(chunk)}}
-    post = _plain(summary, content) | {
+def _generating(
+    summary: str, request: str, whole: str, *chunks: str, error: str = "ErrorBody"
+) -> dict[str, object]:
+    content = _json(whole) | {"text/event-stream": {"schema": {"oneOf": [_ref(chunk) for chunk in chunks]}}}
+    post = _plain(summary, content, error) | {
         "description": _STREAM,
         "requestBody": {"required": True, "content": _json(request)},
     }
     return {"post": post}
 
 
-def _taking(summary: str, request: str, answer: str) -> dict[str, object]:
+def _taking(summary: str, request: str, answer: str, *, error: str = "ErrorBody") -> dict[str, object]:
     body = {"requestBody": {"required": True, "content": _json(request)}}
-    return {"post": _plain(summary, _json(answer)) | body}
+    return {"post": _plain(summary, _json(answer), error) | body}
 
 
-def _plain(summary: str, content: dict[str, object]) -> dict[str, object]:
+def _plain(summary: str, content: dict[str, object], error: str = "ErrorBody") -> dict[str, object]:
     return {
         "summary": summary,
         "responses": {
             "200": {"description": "Success.", "content": content},
-            "default": {"description": _ERROR, "content": _json("ErrorBody")},
+            "default": {"description": _ERROR, "content": _json(error)},
         },
     }
 
