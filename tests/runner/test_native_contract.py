@@ -18,6 +18,7 @@ from headway.core.plan import LayerShape, TensorType
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import Step
 from support.tiny_llama import (
+    BIASED,
     Part,
     empty_model,
     greedy,
@@ -250,6 +251,83 @@ GOOD_TENSOR: dict[str, Any] = {
 def test_tensors_that_do_not_fit_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         empty_model(SHAPE).load(**(GOOD_TENSOR | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"role": "ffn_gate"}, "Tensor ffn_gate of layer 0 does not exist; a layer has 3 experts"),
+        ({"role": "ffn_gate", "expert": 3}, "ffn_gate of expert 3 of layer 0 does not exist"),
+        ({"role": "query", "expert": 1}, "that role has no experts"),
+        ({"role": "output_norm", "layer": None, "expert": 1}, "within layers"),
+        ({"role": "query", "expert": -1}, "expert must not be negative"),
+        ({"role": "query_norm"}, 'no tensor "query_norm"'),
+        ({"role": "router", "columns": 71}, "router of layer 0 must be 3 x 72"),
+        ({"role": "query", "add": 1.0}, "is no vector"),
+        ({"role": "query", "first_row": 32}, "goes on with row 0, not 32"),
+    ],
+)
+def test_tensors_of_other_architectures_that_do_not_fit_are_refused(
+    changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        empty_model(BIASED).load(**(GOOD_TENSOR | changes))
+
+
+def test_rows_come_in_whole_tiles_and_in_order() -> None:
+    tensors = random_tensors(SHAPE)
+    whole = make_runner(make_model(SHAPE, tensors, weights="int8", isa="auto"), SHAPE).forward(good_step())
+    model = empty_model(SHAPE)
+    for (role, layer), values in tensors.items():
+        for first in range(0, len(values), 64):
+            part = values[first : first + 64]
+            place: dict[str, Any] = {"role": role, "layer": layer, "tensor_type": TensorType.F32}
+            place |= {"first_row": first, "columns": part.shape[1]}
+            if len(values) > 64 and first == 0:
+                with pytest.raises(ValueError, match="must be"):
+                    model.load(**place, rows=33, data=part[:33].tobytes())
+            model.load(**place, rows=len(part), data=part.tobytes())
+    model.finish()
+    assert make_runner(model, SHAPE).forward(good_step()) == whole
+
+
+def test_a_tensor_that_ends_early_is_named() -> None:
+    tensors = dict(random_tensors(SHAPE))
+    tensors["ffn_down", 1] = tensors["ffn_down", 1][:32]
+    with pytest.raises(ValueError, match="ffn_down of layer 1 ends after row 32"):
+        make_model(SHAPE, tensors, weights="int8", isa="auto")
+
+
+def test_what_is_added_to_a_vector_is_added_once() -> None:
+    tensors = dict(random_tensors(SHAPE))
+    whole = make_runner(make_model(SHAPE, tensors, weights="bf16", isa="auto"), SHAPE).forward(good_step())
+    norm = tensors.pop(("output_norm", None))
+    model = empty_model(SHAPE, weights="bf16")
+    for (role, layer), values in tensors.items():
+        rows, columns = values.shape
+        model.load(
+            role=role,
+            layer=layer,
+            tensor_type=TensorType.F32,
+            rows=rows,
+            columns=columns,
+            data=values.tobytes(),
+        )
+    less = norm - np.float32(0.25)
+    model.load(
+        role="output_norm",
+        layer=None,
+        tensor_type=TensorType.F32,
+        rows=1,
+        columns=72,
+        data=less.tobytes(),
+        add=0.25,
+    )
+    model.finish()
+    logits = make_runner(model, SHAPE).forward(good_step())
+    np.testing.assert_allclose(
+        np.frombuffer(logits, np.float32), np.frombuffer(whole, np.float32), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_tensor_is_loaded_once() -> None:

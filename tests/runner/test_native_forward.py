@@ -9,7 +9,9 @@ from headway import _native
 from headway.core.plan import LayerShape, ModelShape
 from headway.runner.step import OutputKind
 from support.tiny_llama import (
+    EXPERTS,
     F64,
+    OTHER_SHAPES,
     Part,
     greedy,
     make_model,
@@ -93,6 +95,30 @@ def test_logits_match_numpy(weights: str, kv: str, isa: str) -> None:
 def test_shapes_match_numpy(shape: ModelShape) -> None:
     logits, reference = native_logits(shape, weights="bf16")
     assert relative_error(logits, reference) < TOLERANCE["bf16", "bf16"]
+
+
+@pytest.mark.parametrize("isa", _native.available_isas())
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+@pytest.mark.parametrize("name", OTHER_SHAPES)
+def test_other_architectures_match_numpy(name: str, weights: str, isa: str) -> None:
+    """What shapes may ask for; in int8, activations that tip to the other side may choose another expert."""
+    logits, reference = native_logits(OTHER_SHAPES[name], weights=weights, isa=isa)
+    assert relative_error(logits, reference) < (0.0008 if weights == "bf16" else 0.03)
+
+
+@pytest.mark.parametrize("isa", _native.available_isas())
+def test_equal_scores_choose_the_lower_index(isa: str) -> None:
+    """With a router of zeros all experts are equal: those with the lowest indices are taken, in equal parts."""
+    tensors = dict(random_tensors(EXPERTS))
+    for layer in range(EXPERTS.num_layers):
+        tensors["router", layer] = np.zeros_like(tensors["router", layer])
+    reference = reference_logits(EXPERTS, tensors, TOKENS[:20], weights="bf16", kv="bf16")
+    runner = make_runner(make_model(EXPERTS, tensors, weights="bf16", isa=isa), EXPERTS)
+    logits = runner.forward(make_step([Part(TOKENS[:20], 0, [0, 1], range(20))]))
+    assert (
+        relative_error(np.frombuffer(logits, np.float32).reshape(20, -1).astype(np.float64), reference)
+        < 0.0005
+    )
 
 
 @pytest.mark.parametrize("isa", _native.available_isas())

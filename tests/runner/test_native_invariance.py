@@ -14,6 +14,7 @@ from headway import _native
 from headway.core.plan import ModelShape
 from headway.runner.native_runner import NativeRunner
 from support.tiny_llama import (
+    OTHER_SHAPES,
     Part,
     Tensors,
     drawing,
@@ -83,6 +84,30 @@ def test_chunks_and_threads_change_no_bit(weights: str, kv: str, isa: str) -> No
     assert compute(one, tokens, blocks_for(NUM_TOKENS, 40), 37) == whole
     assert compute(two, tokens, blocks_for(NUM_TOKENS, 1), 16) == whole
     assert compute(two, tokens, blocks_for(NUM_TOKENS, 50), 1) == whole
+
+
+@pytest.mark.parametrize(
+    ("weights", "kv", "isa"), [(weights, kv, isa) for weights, kv, isa in FORMATS if weights == kv]
+)
+@pytest.mark.parametrize("name", OTHER_SHAPES)
+def test_other_architectures_are_invariant(name: str, weights: str, kv: str, isa: str) -> None:
+    """Windows, soft caps, biases, norms and experts: chunks, threads, spread spans and company change no bit."""
+    shape = OTHER_SHAPES[name]
+    tokens = prompt(shape)
+    one, three = (runner(shape, weights, kv, isa, threads) for threads in (1, 3))
+    whole = compute(one, tokens, blocks_for(NUM_TOKENS, 3), NUM_TOKENS)
+    assert compute(three, tokens, blocks_for(NUM_TOKENS, 90, -2), 37) == whole
+    assert compute(one, tokens, blocks_for(NUM_TOKENS, 40), 130) == whole
+    mine, other = blocks_for(NUM_TOKENS, 5), prompt(shape, 3, 300)
+    logits = b""
+    for begin, end in ((0, 500), (500, 515), *((i, i + 1) for i in range(515, NUM_TOKENS))):
+        company = other[min(begin, 299) : min(end, 300)]
+        parts = [
+            Part(company, min(begin, 299), blocks_for(300, 50)),
+            Part(tokens[begin:end], begin, mine, range(end - begin)),
+        ]
+        logits += three.forward(make_step(parts))
+    assert Trace(logits, tuple(three.read_block(block) for block in mine)) == whole
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -52,19 +52,53 @@ def tiny_shape(**changes: Any) -> ModelShape:
     return ModelShape(**(fields | changes))
 
 
+CAPPED = tiny_shape(
+    num_layers=3,
+    ropes=(tiny_rope(interleaved=False), tiny_rope(24, interleaved=False, theta=500.0, scale=1.3)),
+    layers=(LayerShape(), LayerShape(rope=1, window=270), LayerShape(rope=1, window=17)),
+    activation="gelu_tanh",
+    attention_scale=0.25,
+    attention_softcap=3.0,
+    logit_softcap=6.0,
+    embedding_scale=2.5,
+    qk_norm=True,
+    post_norms=True,
+)
+"""What Gemma's line asks for."""
+
+EXPERTS = tiny_shape(num_experts=37, num_experts_per_token=5, ffn_size=40, qk_norm=True)
+"""Qwen3-MoE's, with more experts than a tile of the router holds."""
+
+BIASED = tiny_shape(
+    qkv_bias=True,
+    layers=(LayerShape(window=40), LayerShape(window=3)),
+    num_experts=3,
+    num_experts_per_token=2,
+    normalize_experts=False,
+    post_norms=True,
+)
+"""Qwen2's biases, windows shorter than a tile of attention, and what else the others leave out."""
+
+OTHER_SHAPES = {"capped": CAPPED, "experts": EXPERTS, "biased": BIASED}
+
 Tensors = Mapping[tuple[str, int | None], F32]
 
 
 def random_tensors(shape: ModelShape, *, seed: int = 1) -> Tensors:
-    """Random weights by (role, layer); matrices are (rows, columns)."""
+    """Random weights by (role, layer); matrices are (rows, columns), those of experts (num_experts, rows, columns)."""
     rng = np.random.default_rng(seed)
 
     def matrix(rows: int, columns: int, scale: float = 1.0) -> F32:
         values: F64 = rng.standard_normal((rows, columns)) * scale / np.sqrt(columns)
         return values.astype(np.float32)
 
-    def norm() -> F32:
-        return (1.0 + 0.1 * rng.standard_normal((1, shape.hidden_size))).astype(np.float32)
+    def norm(size: int = shape.hidden_size) -> F32:
+        return (1.0 + 0.1 * rng.standard_normal((1, size))).astype(np.float32)
+
+    def feed_forward(rows: int, columns: int) -> F32:
+        if shape.num_experts == 0:
+            return matrix(rows, columns)
+        return np.stack([matrix(rows, columns) for _ in range(shape.num_experts)])
 
     hidden, heads, kv = (
         shape.hidden_size,
@@ -84,9 +118,20 @@ def random_tensors(shape: ModelShape, *, seed: int = 1) -> Tensors:
         tensors["value", layer] = matrix(kv, hidden)
         tensors["attention_output", layer] = matrix(hidden, heads)
         tensors["ffn_norm", layer] = norm()
-        tensors["ffn_gate", layer] = matrix(shape.ffn_size, hidden)
-        tensors["ffn_up", layer] = matrix(shape.ffn_size, hidden)
-        tensors["ffn_down", layer] = matrix(hidden, shape.ffn_size)
+        tensors["ffn_gate", layer] = feed_forward(shape.ffn_size, hidden)
+        tensors["ffn_up", layer] = feed_forward(shape.ffn_size, hidden)
+        tensors["ffn_down", layer] = feed_forward(hidden, shape.ffn_size)
+        if shape.num_experts:
+            tensors["router", layer] = matrix(shape.num_experts, hidden, 2.0)
+        if shape.qkv_bias:
+            for role, size in (("query_bias", heads), ("key_bias", kv), ("value_bias", kv)):
+                tensors[role, layer] = matrix(1, size, np.sqrt(size) / 2)
+        if shape.qk_norm:
+            tensors["query_norm", layer] = norm(shape.head_dim)
+            tensors["key_norm", layer] = norm(shape.head_dim)
+        if shape.post_norms:
+            tensors["attention_post_norm", layer] = norm()
+            tensors["ffn_post_norm", layer] = norm()
     return tensors
 
 
@@ -96,15 +141,16 @@ def make_model(
     """Load the tensors as float32 and finish the model."""
     model = empty_model(shape, weights=weights, isa=isa, threads=threads, group_size=group_size)
     for (role, layer), values in tensors.items():
-        rows, columns = values.shape
-        model.load(
-            role=role,
-            layer=layer,
-            tensor_type=TensorType.F32,
-            rows=rows,
-            columns=columns,
-            data=memoryview(values.tobytes()),
-        )
+        for expert, part in enumerate(values if values.ndim == 3 else [values]):
+            model.load(
+                role=role,
+                layer=layer,
+                expert=expert if values.ndim == 3 else None,
+                tensor_type=TensorType.F32,
+                rows=part.shape[0],
+                columns=part.shape[1],
+                data=memoryview(part.tobytes()),
+            )
     model.finish()
     return model
 
@@ -235,15 +281,18 @@ def reference_logits(
 ) -> F64:
     """Logits of every position (num_tokens, vocab_size) in float64, from values rounded as the formats say."""
 
-    def matrix(role: str, layer: int | None = None) -> F64:
-        values = tensors[role, layer]
+    def rounded(values: F32) -> F64:
         if weights == "int8":
             return quantize(values.astype(np.float64), group_size, bf16_scale=True)
         return (round_bf16(values) if weights == "bf16" else values).astype(np.float64)
 
-    def product(x: F64, role: str, layer: int | None = None) -> F64:
-        result: F64 = (quantize(x, group_size) if weights == "int8" else x) @ matrix(role, layer).T
+    def times(x: F64, values: F32) -> F64:
+        result: F64 = (quantize(x, group_size) if weights == "int8" else x) @ rounded(values).T
         return result
+
+    def product(x: F64, role: str, layer: int | None = None) -> F64:
+        result = times(x, tensors[role, layer])
+        return result + tensors[f"{role}_bias", layer] if (f"{role}_bias", layer) in tensors else result
 
     def cached(x: F64) -> F64:
         if kv == "int8":
@@ -251,30 +300,68 @@ def reference_logits(
         return round_bf16(x.astype(np.float32)).astype(np.float64) if kv == "bf16" else x
 
     def norm(x: F64, role: str, layer: int | None = None) -> F64:
+        if (role, layer) not in tensors:  # an optional one
+            return x
         scale = 1.0 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + shape.norm_epsilon)
         result: F64 = x * scale * tensors[role, layer].astype(np.float64)
         return result
 
+    def softened(x: F64, cap: float | None) -> F64:
+        return x if cap is None else cap * np.tanh(x / cap)
+
+    def feed_forward(x: F64, gate: F32, up: F32, down: F32) -> F64:
+        g = times(x, gate)
+        if shape.activation == "silu":
+            active = g / (1.0 + np.exp(-g))
+        else:
+            active = 0.5 * g * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (g + 0.044715 * g**3)))
+        return times(active * times(x, up), down)
+
+    def experts(x: F64, layer: int) -> F64:
+        scores = np.exp(x @ tensors["router", layer].T.astype(np.float64))
+        scores /= scores.sum(axis=1, keepdims=True)
+        chosen = np.argsort(-scores, axis=1, kind="stable")[:, : shape.num_experts_per_token]
+        picked = np.zeros_like(scores)
+        np.put_along_axis(picked, chosen, np.take_along_axis(scores, chosen, axis=1), axis=1)
+        if shape.normalize_experts:
+            picked /= picked.sum(axis=1, keepdims=True)
+        parts = [tensors[role, layer] for role in ("ffn_gate", "ffn_up", "ffn_down")]
+        outputs = [feed_forward(x, *(part[index] for part in parts)) for index in range(shape.num_experts)]
+        result: F64 = sum(picked[:, [index]] * output for index, output in enumerate(outputs))
+        return result
+
     count, group = len(tokens), shape.num_heads // shape.num_kv_heads
-    x = matrix("token_embedding")[np.array(tokens)]
-    future = np.triu(np.ones((count, count), dtype=bool), 1)
-    for layer in range(shape.num_layers):
+    x = rounded(tensors["token_embedding", None])[np.array(tokens)] * shape.embedding_scale
+    for layer, layer_shape in enumerate(shape.layers):
         h = norm(x, "attention_norm", layer)
         q = product(h, "query", layer).reshape(count, shape.num_heads, shape.head_dim)
         k = product(h, "key", layer).reshape(count, shape.num_kv_heads, shape.head_dim)
         v = product(h, "value", layer).reshape(count, shape.num_kv_heads, shape.head_dim)
-        rope = shape.ropes[shape.layers[layer].rope]
+        q, k = norm(q, "query_norm", layer), norm(k, "key_norm", layer)
+        rope = shape.ropes[layer_shape.rope]
         q, k, v = _rotate(rope, q), cached(_rotate(rope, k)), cached(v)
-        scores = np.einsum("thd,shd->hts", q, np.repeat(k, group, axis=1)) / np.sqrt(shape.head_dim)
-        scores[:, future] = -np.inf
+        scale = shape.attention_scale or 1.0 / np.sqrt(shape.head_dim)
+        scores = np.einsum("thd,shd->hts", q, np.repeat(k, group, axis=1)) * scale
+        scores = softened(scores, shape.attention_softcap)
+        scores[:, ~_visible(count, layer_shape.window)] = -np.inf
         p = np.exp(scores - scores.max(axis=-1, keepdims=True))
         p /= p.sum(axis=-1, keepdims=True)
         mixed = np.einsum("hts,shd->thd", p, np.repeat(v, group, axis=1)).reshape(count, -1)
-        x = x + product(mixed, "attention_output", layer)
+        x = x + norm(product(mixed, "attention_output", layer), "attention_post_norm", layer)
         h = norm(x, "ffn_norm", layer)
-        gate, up = product(h, "ffn_gate", layer), product(h, "ffn_up", layer)
-        x = x + product(gate / (1.0 + np.exp(-gate)) * up, "ffn_down", layer)
-    return product(norm(x, "output_norm"), "token_embedding" if shape.tied_embeddings else "output")
+        if shape.num_experts:
+            y = experts(h, layer)
+        else:
+            y = feed_forward(h, *(tensors[role, layer] for role in ("ffn_gate", "ffn_up", "ffn_down")))
+        x = x + norm(y, "ffn_post_norm", layer)
+    head = "token_embedding" if shape.tied_embeddings else "output"
+    return softened(product(norm(x, "output_norm"), head), shape.logit_softcap)
+
+
+def _visible(count: int, window: int | None) -> NDArray[np.bool_]:
+    """(row, position): which positions a row sees."""
+    distance = np.arange(count)[:, None] - np.arange(count)[None, :]
+    return (distance >= 0) & (distance < (window or count))
 
 
 def _rotate(rope: Rope, x: F64) -> F64:
