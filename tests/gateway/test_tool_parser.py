@@ -134,6 +134,10 @@ def test_what_is_no_call_is_given_back_as_it_was(text: str) -> None:
     assert summarised(HERMES, text) == [text]
 
 
+def test_white_space_before_what_is_no_bare_call_is_given_back_once() -> None:
+    assert read(LLAMA, ["\n{<tool"]) == [Content(0, "\n{<tool")]
+
+
 def test_a_marker_right_after_a_malformed_call_begins_another() -> None:
     assert summarised(HERMES, f"<tool_call>oops <tool_call>{NOW}</tool_call>") == [
         "<tool_call>oops",

@@ -53,7 +53,8 @@ def test_a_function_with_all_its_fields() -> None:
 
 def test_no_tools_are_no_tools_whatever_else_is_said() -> None:
     nothing: list[dict[str, object]] = [{}, {"tools": []}, {"tools": None}]
-    for fields in [*nothing, {"tool_choice": "auto"}, {"tool_choice": "none"}]:
+    nothing += [{"tool_choice": "auto"}, {"tool_choice": "none"}]
+    for fields in nothing:
         call = parse(**fields)
         assert (call.tools, call.tool_choice) == ((), ToolChoice("none"))
 

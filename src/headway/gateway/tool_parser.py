@@ -126,6 +126,7 @@ class ToolParser:
             self._give_back(char)
 
     def _begin_call(self, *, eager: bool) -> None:
+        self._num_blank = 0
         self._reader = CallReader(self._names, eager=eager)
         self._step = self._in_call
 
