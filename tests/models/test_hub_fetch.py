@@ -225,6 +225,19 @@ def test_whatever_ends_a_fetch_leaves_nothing_half_made(hub: Hub, home: Path, nu
     assert hub.downloads() == []  # the small files were whole
 
 
+@pytest.mark.parametrize("moment", ["/revision/", "/tree/", "/resolve/", "/cdn/"])
+def test_a_fetch_killed_at_any_moment_does_no_harm(hub: Hub, home: Path, moment: str) -> None:
+    model = hub.models["owner/name"]
+    model.hold_at = moment
+    with start_pull() as process:
+        assert model.holding.wait(LIMIT_S)
+        process.kill()
+    assert eventually(lambda: half_made(home) == [])
+    model.hold_at = None
+    model.released.set()
+    assert contents(resolve_model("owner/name", Notes())) == FOLDER
+
+
 def test_a_worker_that_dies_is_told_and_the_next_fetch_works(hub: Hub) -> None:
     model = hub.models["owner/name"]
     model.hold_after = 100_000

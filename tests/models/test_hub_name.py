@@ -121,6 +121,7 @@ def test_the_shards_of_a_gguf_come_together() -> None:
         ("o/n:Q8_0", ("a-Q8_0.gguf", "b-Q8_0.gguf"), "more than one Q8_0"),
         ("o/n", ("one.gguf", "two.gguf"), r"o/n:one.gguf \(there are: one.gguf, two.gguf\)"),
         ("o/n:Q8_0", FOLDER, "nor a whole GGUF"),
+        ("o/n", ("a\x1b[31m.gguf", "b\n.gguf"), "nor a whole GGUF"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_chosen_is_one_line(text: str, files: tuple[str, ...], message: str) -> None:

@@ -93,6 +93,14 @@ def test_what_means_nothing_is_refused(name: str) -> None:
         parse_source(name)
 
 
+def test_a_part_of_a_model_is_answered_with_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(ConfigError, match=f"name its folder, {tmp_path}"):
+        parse_source(str(tmp_path / "model.safetensors"))
+    with pytest.raises(ConfigError, match="name its folder"):
+        parse_source("missing/model-00001-of-00002.safetensors")
+
+
 def test_what_exists_under_a_path_wins_over_a_hubs_model(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

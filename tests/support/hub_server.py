@@ -23,6 +23,7 @@ class HubModel:
 
     claimed_size   what it says each large file's size is, if not the truth
     cut_after      transfers of large files end after so many bytes, `num_cuts` times
+    hold_at        answers to addresses with this in them wait until `released`
     hold_after     transfers of large files stop after so many bytes until `released`
     """
 
@@ -34,6 +35,7 @@ class HubModel:
     claimed_size: int | None = None
     cut_after: int | None = None
     num_cuts: int = 0
+    hold_at: str | None = None
     hold_after: int | None = None
     holding: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -117,6 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
         model = self.hub.models.get(match[1])
         if model is None:
             return self._error(404, "RepoNotFound")
+        if model.hold_at is not None and model.hold_at in path:
+            model.holding.set()
+            model.released.wait(60)
         if model.status is not None:
             return self._error(model.status, "")
         if model.gated and match[2] in ("resolve", "cdn"):  # what there is may be listed

@@ -77,7 +77,10 @@ def run_worker(name: HubName, progress: Progress) -> Report:
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            last = msgspec.json.decode(line, type=Report)
+            try:
+                last = msgspec.json.decode(line, type=Report)
+            except msgspec.DecodeError:  # printed by something inside the library
+                continue
             if last.note is not None:
                 progress.note(last.note)
             elif last.done is not None:

@@ -123,7 +123,9 @@ def _gguf_models(files: Collection[str]) -> dict[str, Sequence[str]]:
     shards: dict[str, list[str]] = {}
     for file in sorted(files):
         base = PurePosixPath(file).name.lower()
-        if not base.endswith(".gguf") or base.startswith("mmproj") or "imatrix" in base:  # no language models
+        if not base.endswith(".gguf") or not file.isprintable():  # a name that must not reach a terminal
+            continue
+        if base.startswith("mmproj") or "imatrix" in base:  # no language models
             continue
         shards.setdefault(str(PurePosixPath(file).parent / model_stem(file)), []).append(file)
     return {stem: found for stem, found in shards.items() if len(found) == _num_shards(found[0])}

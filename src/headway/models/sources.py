@@ -106,18 +106,19 @@ def parse_source(name: str) -> WheelModel | HubName | Path:
     """Return what the user's `name` of a model means: an alias, what exists under that path, a hub's model, or a path.
 
     In this order: so a file or folder that exists wins over a hub's model of the same name, and only an alias wins over
-    a file (which `./name` reaches). Nothing is opened. Raises ConfigError if it can be none of them.
+    a file (which `./name` reaches). Nothing is opened. Raises ConfigError if it can be none of them, or a file that is
+    only a part of a model.
     """
     if name in MODELS:
         return MODELS[name]
     path = Path(os.path.expanduser(name)).absolute()  # Path.expanduser raises for an unknown user
     if name and _exists(path):
-        return path
+        return _whole(path)
     hub_name = parse_hub_name(name)
     if hub_name is not None and not _looks_like_a_file(name, hub_name):
         return hub_name
     if os.sep in name or name.endswith(".gguf"):
-        return path
+        return _whole(path)
     return find_model(name)
 
 
@@ -135,6 +136,12 @@ def served_name(name: str) -> str:
     return snapshot[1] if snapshot else model_stem(source.name)
 
 
+def _whole(path: Path) -> Path:
+    if path.suffix == ".safetensors":
+        raise ConfigError(f"{path} is a part of a model: name its folder, {path.parent}.")
+    return path
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
@@ -144,7 +151,7 @@ def _exists(path: Path) -> bool:
 
 def _looks_like_a_file(name: str, hub_name: HubName) -> bool:
     """Whether `folder/model.gguf`, which has the form of a hub's name too, means a file that is missing."""
-    return hub_name.choice is None and name.endswith(".gguf")
+    return hub_name.choice is None and name.endswith((".gguf", ".safetensors"))
 
 
 def list_models(cache: Path | None = None) -> tuple[ModelListing, ...]:
