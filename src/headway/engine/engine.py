@@ -218,10 +218,16 @@ class Engine:
             if isinstance(outcome, HeadwayError):
                 self._end_all(live, outcome)
                 continue
-            for sequence in live.open.values():
+            for sequence in list(live.open.values()):
                 sequence.matcher = outcome[sequence.choice]
+                if (
+                    sequence.matcher.is_finished
+                ):  # it resumes an answer that was complete, or nothing is allowed
+                    self._end_choice(live, sequence, "stop")
             del self._compiling[request_id]
             self._enqueue(live)
+            if not live.open:
+                self._end_request(live)
 
     def _cancel(self, request_id: str, choice: int | None, reason: FinishReason) -> None:
         live = self._requests.get(request_id)

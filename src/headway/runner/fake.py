@@ -195,6 +195,8 @@ class FakeRunner:
         if scripted is None:
             allowed = _allowed(batch, index, vocab_size)
             number = int.from_bytes(blake2b(_key(batch, index, digest), digest_size=8).digest(), "little")
+            if allowed == []:
+                return -1, None
             token = allowed[number % len(allowed)] if allowed is not None else number % vocab_size
         else:
             token = scripted
