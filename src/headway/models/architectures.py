@@ -7,7 +7,6 @@ from pathlib import Path
 
 from headway.core.errors import ModelFileError
 from headway.core.plan import ModelPlan
-from headway.models.gguf_file import GgufFile
 from headway.models.gguf_plan import plan_gguf
 from headway.models.gguf_shards import read_gguf_model
 from headway.models.hf_plan import plan_folder
@@ -29,9 +28,3 @@ def open_plan(path: Path, file_sha256: str | None = None) -> ModelPlan:
         return plan_folder(path)
     file = read_gguf_model(path)
     return plan_gguf(file, None if file.more_files else file_sha256)
-
-
-def open_model(path: Path, file_sha256: str | None = None) -> tuple[GgufFile, ModelPlan]:
-    """Read the header of the GGUF model at `path` and plan it; callers move to `open_plan` and `open_text`."""
-    file = read_gguf_model(path)
-    return file, plan_gguf(file, None if file.more_files else file_sha256)

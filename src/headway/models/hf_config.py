@@ -30,6 +30,9 @@ HARMLESS: Final = frozenset(
         "sep_token_id", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tokenizer_class",
         "top_k", "top_p", "torch_dtype", "torchscript", "transformers.js_config", "transformers_version", "typical_p",
         "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache",
+        # Dropout, which training alone has, lengths of other programs, and tokens beside the text.
+        "attention_probs_dropout_prob", "hidden_dropout_prob", "max_sequence_length", "model_max_length", "seq_length",
+        "boi_token_id", "eoi_token_id", "image_token_id",
     }
 )  # fmt: skip
 
