@@ -1,6 +1,7 @@
 """Puts an engine together from its settings: the model file's plan, the native runner, the step loop."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headway.core.clock import Clock
 from headway.core.config import EngineConfig
@@ -9,8 +10,10 @@ from headway.engine.grammars import GrammarThread
 from headway.models.architectures import open_plan
 from headway.models.grammar_compiler import GrammarCompiler
 from headway.models.sources import known_sha256
-from headway.models.text_side import open_text
 from headway.runner.native import load_runner
+
+if TYPE_CHECKING:
+    from headway.models.tokenizer import Tokenizer
 
 
 def build_engine(config: EngineConfig, clock: Clock) -> Engine:
@@ -21,5 +24,12 @@ def build_engine(config: EngineConfig, clock: Clock) -> Engine:
     path = Path(config.model_path)
     runner = load_runner(open_plan(path, known_sha256(path)), config)
     info = engine_info(config.model, runner)
-    grammars = GrammarThread(GrammarCompiler(lambda: open_text(path).tokenizer, info.vocab_size))
+    grammars = GrammarThread(GrammarCompiler(lambda: _open_tokenizer(path), info.vocab_size))
     return Engine(runner, config.scheduler, clock, info, grammars)
+
+
+def _open_tokenizer(path: Path) -> "Tokenizer":
+    """Read the tokenizer when the first grammar asks for it: its imports would be a tenth of the start-up."""
+    from headway.models.text_side import open_text
+
+    return open_text(path).tokenizer
