@@ -10,6 +10,7 @@ from headway.core.config import SchedulerConfig
 from headway.core.messages import Submit
 from headway.core.request import Request
 from headway.engine.engine import Engine, engine_info
+from headway.engine.grammars import Grammars
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import RunnerInfo, Step, StepResult
 from support.engine_on_fake import Received
@@ -69,13 +70,13 @@ class Run:
     num_blocks: int | None = None
 
 
-def record(runner: NativeRunner, run: Run) -> Bits:
+def record(runner: NativeRunner, run: Run, grammars: Grammars | None = None) -> Bits:
     """Serve `run.before` to the end, then `run.beside` and the target together; return the target's bits."""
     recorder = LogitsRecorder(runner)
     info = engine_info("fake", recorder)
     if run.num_blocks is not None:
         info = msgspec.structs.replace(info, num_blocks=run.num_blocks)
-    engine = Engine(recorder, run.limits, ManualClock(), info)
+    engine = Engine(recorder, run.limits, ManualClock(), info, grammars)
     received = Received()
     for request in run.before:
         engine.handle(Submit(request))
