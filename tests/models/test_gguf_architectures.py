@@ -53,6 +53,8 @@ def header(
         "feed_forward_length": FFN,
         "rope.freq_base": 10_000.0,
     }
+    if row.gguf_window is None:
+        values["attention.sliding_window"] = 0
     if row.experts:
         values |= {"expert_count": EXPERTS, "expert_feed_forward_length": FFN, "expert_used_count": 2}
     metadata = {f"{architecture}.{key}": value for key, value in {**values, **(keys or {})}.items()}
@@ -155,6 +157,22 @@ def test_windows(architecture: str, keys: Mapping[str, MetadataValue], windows: 
     local = architecture == "gemma3" and any(windows)
     assert [layer.rope for layer in shape.layers] == [int(local and window is not None) for window in windows]
     assert len(shape.ropes) == 1 + local
+
+
+@pytest.mark.parametrize(
+    ("layers", "context", "window"), [(32, 4096, 2047), (40, 4096, 2047), (32, 131_072, None)]
+)
+def test_windows_of_phi3_files_that_are_older_than_the_key(
+    layers: int, context: int, window: int | None
+) -> None:
+    file = header("phi3", {"context_length": context}, layers=layers)
+    metadata = {key: value for key, value in file.metadata.items() if "sliding_window" not in key}
+    old = GgufFile(file.path, 3, 32, MappingProxyType(metadata), file.tensors)
+    assert {layer.window for layer in plan_gguf(old).shape.layers} == {window}
+    other = {**metadata, "phi3.context_length": 16_384}
+    assert "phi3.attention.sliding_window is missing" in refusal(
+        GgufFile(file.path, 3, 32, MappingProxyType(other), file.tensors)
+    )
 
 
 @pytest.mark.parametrize(

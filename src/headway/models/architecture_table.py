@@ -41,8 +41,10 @@ class Architecture:
     """The converter reordered queries and keys so that pairs (2i, 2i+1) rotate."""
     gguf_theta: float | None = 10_000.0
     """Where rope.freq_base is missing; None = refused, because readers differ."""
-    gguf_window: int = 0
-    """Where attention.sliding_window is missing; 0 = none."""
+    gguf_window: int | None = 0
+    """Where attention.sliding_window is missing; 0 = none, None = refused but for the next."""
+    gguf_windows: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """By layers and context, of files that are older than the key."""
     gguf_period: int | None = None
     """Of n layers the last is global, 0 = none is; None = a window is refused, because no reader says where."""
     gguf_scale_of_hidden: int | None = None
@@ -128,6 +130,8 @@ ARCHITECTURES: Sequence[Architecture] = (
         classes=("Phi3ForCausalLM", "Phi3Model"),
         fused=True,
         partial_rotation=True,
+        gguf_window=None,
+        gguf_windows={(32, 4096): 2047, (40, 4096): 2047, (32, 131_072): 0, (40, 131_072): 0},
         gguf_period=0,
         windows="always",
         defaults={

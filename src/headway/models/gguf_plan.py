@@ -219,7 +219,8 @@ _BIASES = frozenset({"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"})
 
 def _windows(keys: Keys, row: Architecture, num_layers: int, max_context: int) -> list[int | None]:
     """Return each layer's window, None where it sees everything."""
-    window = keys.integer("attention.sliding_window", row.gguf_window)
+    default = row.gguf_windows.get((num_layers, max_context), row.gguf_window)
+    window = keys.integer("attention.sliding_window", default)
     if window == 0:
         return [None] * num_layers
     if window < 0:
