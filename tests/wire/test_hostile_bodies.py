@@ -27,6 +27,8 @@ MANY_OBJECTS = b"[" + b'{"a":{}},' * 100_000 + b"{}]"
         ),
         (parse_completion, b'{"prompt":[[1]%s]}' % (b",[1]" * 100_000), "prompt"),
         (parse_chat, b'{"messages":[{"content":"","role":%s}]}' % MANY_OBJECTS, "messages[0].role"),
+        (parse_chat, b'{"messages":[{"role":"user","content":"a"}],"tools":%s}' % MANY_OBJECTS, "tools"),
+        (parse_chat, b'{"messages":[],"tool_choice":%s}' % MANY_OBJECTS, "tool_choice"),
         (
             parse_chat,
             b'{"messages":[{"role":"user","content":[{"type":%s}]}]}' % MANY_OBJECTS,

@@ -17,6 +17,7 @@ from headway.wire.tools import (
     ToolChoice,
     ToolDefinition,
     check_call_bounds,
+    check_tools_bytes,
     parse_tool_calls,
     parse_tool_choice,
     parse_tools,
@@ -130,6 +131,7 @@ def parse_chat(body: bytes) -> ChatCall:
         neutral=_NEUTRAL,
         long=("messages", "tools"),
     )
+    check_tools_bytes(chosen.get("tools"))
     fields = convert(chosen, ChatFields)
     tools = parse_tools(fields.tools or [])
     max_tokens_param = "max_tokens"

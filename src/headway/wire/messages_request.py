@@ -21,6 +21,7 @@ from headway.wire.tools import (
     check_call_bounds,
     check_names_differ,
     check_tool_choice,
+    check_tools_bytes,
     check_tools_size,
     define_tool,
 )
@@ -121,6 +122,7 @@ def parse_message_call(body: bytes) -> ChatCall:
         neutral=_NEUTRAL,
         long=("messages", "system", "tools"),
     )
+    check_tools_bytes(chosen.get("tools"))
     fields = convert(chosen, MessagesFields)
     if fields.temperature is not None:
         check_range("temperature", fields.temperature, 0, 1)
@@ -144,6 +146,7 @@ def parse_count_call(body: bytes) -> ChatCall:
         neutral=_NEUTRAL,
         long=("messages", "system", "tools"),
     )
+    check_tools_bytes(chosen.get("tools"))
     return _call(convert(chosen, CountFields), OptionFields())
 
 

@@ -91,16 +91,19 @@ def parse_tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ..
     return tools
 
 
+def check_tools_bytes(tools: msgspec.Raw | None) -> None:
+    """Check how much JSON `tools` is, before any of it is built; raises InvalidRequest."""
+    if tools is not None and (num_bytes := memoryview(tools).nbytes) > MAX_TOOLS_BYTES:
+        raise InvalidRequest(
+            f"`tools` may have at most {MAX_TOOLS_BYTES} bytes of JSON; it has {num_bytes}.", param="tools"
+        )
+
+
 def check_tools_size(items: list[dict[str, msgspec.Raw]]) -> None:
-    """Check how many tools there are and how much JSON; raises InvalidRequest."""
+    """Check how many tools there are; raises InvalidRequest."""
     if len(items) > MAX_TOOLS:
         raise InvalidRequest(
             f"`tools` may hold at most {MAX_TOOLS} tools; it holds {len(items)}.", param="tools"
-        )
-    num_bytes = sum(memoryview(field).nbytes for item in items for field in item.values())
-    if num_bytes > MAX_TOOLS_BYTES:
-        raise InvalidRequest(
-            f"`tools` may have at most {MAX_TOOLS_BYTES} bytes of JSON; it has {num_bytes}.", param="tools"
         )
 
 
