@@ -1,15 +1,20 @@
 """Requests with a grammar in the engine: compiled beside it, masked token by token, ended where the grammar ends."""
 
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
 
+from headway.core.config import SchedulerConfig
 from headway.core.errors import InvalidRequest
-from headway.core.messages import Cancel, Drain, Submit
+from headway.core.messages import Cancel, Drain, StepOutputs, Submit
 from headway.core.request import Grammar, Request
 from headway.core.sampling import SamplingParams
+from headway.engine.frames import FrameDecoder, FrameEncoder, FromWorker
 from headway.engine.grammars import GrammarThread, InlineGrammars, Matcher
+from headway.engine.service import run_engine
+from headway.engine.transport import EngineChannel
 from headway.models.grammar import GrammarVocabulary
 from headway.models.grammar_compiler import GrammarCompiler
 from support.engine_on_fake import Received, assert_idle, run_until_idle, step_checked
@@ -245,8 +250,6 @@ def test_nobody_waits_for_a_grammar_but_its_request(vocabulary: GrammarVocabular
 
 
 def test_a_compiled_request_takes_its_place_in_arrival(vocabulary: GrammarVocabulary) -> None:
-    from headway.core.config import SchedulerConfig
-
     grammars = LateGrammars(lambda request: compiled(vocabulary, request))
     engine, _ = grammar_engine(grammars, limits=SchedulerConfig(max_num_seqs=1))
     received = Received()
@@ -292,8 +295,6 @@ def test_an_engine_that_drains_finishes_what_is_compiled(vocabulary: GrammarVoca
 
 
 def test_those_being_compiled_count_as_waiting(vocabulary: GrammarVocabulary) -> None:
-    from headway.core.config import SchedulerConfig
-
     grammars = LateGrammars(lambda request: compiled(vocabulary, request))
     engine, _ = grammar_engine(grammars, limits=SchedulerConfig(max_queued_requests=2))
     for number in range(3):
@@ -336,3 +337,37 @@ def test_the_thread_compiles_in_order_wakes_and_ends() -> None:
     assert kinds == ["list", "InvalidRequest", "InternalError", "list"]
     assert set(seen) == {"grammars"}
     assert list(grammars.take()) == []
+
+
+class SlowGrammars(LateGrammars):
+    """Tells when a request is being compiled."""
+
+    def __init__(self, vocabulary: GrammarVocabulary) -> None:
+        super().__init__(lambda request: compiled(vocabulary, request))
+        self.submitted = threading.Semaphore(0)
+
+    def submit(self, request: Request) -> None:
+        super().submit(request)
+        self.submitted.release()
+
+
+def test_an_idle_engine_wakes_when_a_grammar_is_compiled(vocabulary: GrammarVocabulary) -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(30)
+    grammars = SlowGrammars(vocabulary)
+    engine, _ = grammar_engine(grammars)
+    thread = threading.Thread(target=run_engine, args=(EngineChannel(theirs), lambda: engine))
+    thread.start()
+    ours.sendall(FrameEncoder().encode(Submit(grammar_request("r", regex("ab")))))
+    assert grammars.submitted.acquire(timeout=30)
+    grammars.finish()
+    decoder: FrameDecoder[FromWorker] = FrameDecoder(FromWorker)
+    received = Received()
+    while "r" not in received.finished:
+        for message in decoder.feed(ours.recv(65536)):
+            if isinstance(message, StepOutputs):
+                received.take(message)
+    assert received.of("r") == list(VOCABULARY.encode("ab"))
+    ours.close()
+    thread.join(30)
+    assert not thread.is_alive()

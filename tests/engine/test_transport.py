@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import Iterator
 
 import msgspec
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import PayloadTooLarge, QueueFull
 from headway.core.messages import Cancel, Drain, EngineStats, Finished, StepOutputs, Submit, TokenDelta, Usage
-from headway.engine import transport
+from headway.engine import gateway_channel, transport
 from headway.engine.frames import (
     MAX_FRAME_BYTES,
     BadFrame,
@@ -21,7 +22,8 @@ from headway.engine.frames import (
     Start,
     ToWorker,
 )
-from headway.engine.transport import EngineChannel, GatewayChannel
+from headway.engine.gateway_channel import GatewayChannel
+from headway.engine.transport import EngineChannel
 from support.standin_engine import CONFIG, request
 
 STEP = StepOutputs(
@@ -195,6 +197,20 @@ def test_a_flood_of_prompts_is_taken_in_parts(pair: tuple[EngineChannel, socket.
     channel.close()
 
 
+def test_a_wait_ends_when_it_is_woken_before_or_meanwhile(pair: tuple[EngineChannel, socket.socket]) -> None:
+    channel, _ = pair
+    wake = channel.open_waker()
+    for _ in range(100_000):  # more than the pair holds: none of them blocks
+        wake()
+    channel.wait(timeout_s=30)
+    waker = threading.Thread(target=wake)
+    waker.start()
+    channel.wait(timeout_s=30)
+    waker.join()
+    channel.close()
+    wake()  # nobody is there, and nothing happens
+
+
 def test_finish_gives_up_on_a_gateway_that_does_not_read(pair: tuple[EngineChannel, socket.socket]) -> None:
     channel, gateway = pair
     with gateway:
@@ -228,7 +244,7 @@ async def test_both_ends_exchange_messages() -> None:
 async def test_an_engine_that_does_not_read_makes_requests_be_refused_but_not_cancellations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transport, "MAX_UNREAD_BYTES", 1_600_000)
+    monkeypatch.setattr(gateway_channel, "MAX_UNREAD_BYTES", 1_600_000)
     engine_end, gateway_end = socket.socketpair()
     inbox = Inbox()
     gateway = await GatewayChannel.open(gateway_end, inbox)

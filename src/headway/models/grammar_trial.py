@@ -64,11 +64,14 @@ class GrammarTrial:
     def start(self) -> None:
         """Start the process without waiting for it, unless it runs. Raises OSError when that is not possible."""
         if self._process is not None:
-            return
+            if self._process.poll() is None:
+                return
+            self.close()
         self._process = subprocess.Popen(
             (sys.executable, "-P", "-m", "headway.models.grammar_trial"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # what it says at its end is the caller's doing, and no news
             start_new_session=True,
         )
         self._end = weakref.finalize(self, _end, self._process)
