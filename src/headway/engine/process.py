@@ -18,9 +18,9 @@ from headway.core.errors import EngineUnavailable
 from headway.core.events import Hook
 from headway.core.messages import ToEngine
 from headway.engine.frames import LogSettings, Start
+from headway.engine.gateway_channel import GatewayChannel
 from headway.engine.link import Link, Receiver
 from headway.engine.supervisor import Sleep, SupervisedEngineClient
-from headway.engine.transport import GatewayChannel
 
 STOP_TIMEOUT_S = 5.0
 """An engine sees its socket's end after the step it is in: well under a second; beyond this it hangs."""

@@ -15,10 +15,11 @@ from headway.core.clock import Clock
 from headway.core.config import EngineConfig
 from headway.core.events import Hook
 from headway.core.messages import ToEngine
+from headway.engine.gateway_channel import GatewayChannel
 from headway.engine.link import Link, Receiver
 from headway.engine.service import EngineFactory, StepEngine, run_engine
 from headway.engine.supervisor import Sleep, SupervisedEngineClient
-from headway.engine.transport import EngineChannel, GatewayChannel
+from headway.engine.transport import EngineChannel
 
 STOP_TIMEOUT_S = 5.0
 """As for a process; a thread cannot be killed, so beyond this it is left behind and logged."""
