@@ -371,3 +371,44 @@ def test_buffers_that_old_checkpoints_carry_are_ignored_and_other_tensors_refuse
     write_weights(folder, {**weights, "score.weight": np.ones((2, 64), np.float32)}, TensorType.F32)
     with pytest.raises(ModelFileError, match=r"the tensor 'score\.weight' is not supported, it would change"):
         open_plan(folder)
+
+
+ODD_VALUES: list[Any] = [
+    None, True, -1, 0, 1, 2**31, 10**30, 0.5, -1e400, 1e-300, "", "x", [], [1], ["x"], [None] * 3, {}, {"a": 1}
+]  # fmt: skip
+
+
+def paths_of(values: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the keys of an object, and those of the objects in it."""
+    found: list[tuple[str, ...]] = []
+    for key, value in values.items():
+        found.append((key,))
+        if isinstance(value, dict):
+            found += [(key, *path) for path in paths_of(value)]
+    return found
+
+
+def with_value(values: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """Return the object with the value at `path` replaced."""
+    inner = value if len(path) == 1 else with_value(values[path[0]], path[1:], value)
+    return {**values, path[0]: inner}
+
+
+@pytest.mark.parametrize("name", ["llama3-rope", "qwen2", "qwen3moe", "phi3-longrope-long", "gemma3-layers"])
+def test_no_value_of_any_key_leads_to_another_error(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path, name, {})
+    config = case_named(name).config
+    for index, path in enumerate(paths_of(config)):
+        for value in ODD_VALUES[index % 6 :: 6]:  # three of them, each key other ones
+            text = json.dumps(with_value(config, path, value)).replace("-Infinity", "-1e400")
+            (folder / "config.json").write_text(text)
+            message = refusal_or_none(folder)
+            assert message is None or (message.startswith(str(folder)) and "\n" not in message), (path, value)
+
+
+def refusal_or_none(folder: Path) -> str | None:
+    try:
+        open_plan(folder)
+    except ModelFileError as error:
+        return error.message
+    return None
