@@ -16,7 +16,7 @@ from headway.core.errors import ModelFileError
 from headway.core.plan import ModelPlan, ModelShape, TensorType
 from headway.models.architecture_table import by_gguf_name
 from headway.models.gguf_file import BLOCK_LAYOUT, GgufFile, GgufTensor, MetadataValue
-from headway.models.gguf_plan import plan_gguf
+from headway.models.gguf_plan import _UNDERSTOOD, _UNDERSTOOD_EXPERTS, plan_gguf
 from headway.models.rope import llama3_frequencies, plain_frequencies, yarn_frequencies
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB, EXPERTS = 64, 4, 2, 16, 128, 10, 3
@@ -428,3 +428,29 @@ def test_tensors_lie_in_their_shards() -> None:
     plan = plan_gguf(sharded)
     assert plan.files == (Path("model.gguf"), Path("second.gguf"))
     assert all(ref.file == (ref.layer == 1) for ref in plan.tensors)
+
+
+ODD_VALUES: list[MetadataValue] = [
+    True, -1, 0, 1, 2**31, 2**63, 0.5, -1.0, 0.0, math.inf, math.nan, 1e300, 1e-300, "", "x", (), (1, 2), (0.5,), ("x",),
+    (True, False),
+]  # fmt: skip
+
+
+CIRCUMSTANCES: list[Mapping[str, MetadataValue]] = [
+    {},
+    {"rope.scaling.type": "yarn"},
+    {"attention.sliding_window": 5},
+]
+
+
+@pytest.mark.parametrize("architecture", ALL)
+def test_no_value_of_any_key_leads_to_another_error(architecture: str) -> None:
+    caps = ("attn_logit_softcapping", "final_logit_softcapping")
+    for index, name in enumerate((*sorted(_UNDERSTOOD | _UNDERSTOOD_EXPERTS), *caps)):
+        for other, value in enumerate(ODD_VALUES):
+            more = CIRCUMSTANCES[(index + other) % 3]
+            try:
+                plan = plan_gguf(header(architecture, {**more, name: value}))
+            except ModelFileError:
+                continue
+            assert len(plan.shape.layers) == plan.shape.num_layers
