@@ -147,6 +147,11 @@ def test_tools_and_their_choice(choice: object, expected: ToolChoice, parallel: 
         ({"tools": [WEATHER], "tool_choice": {"type": "some"}}, "tool_choice.type"),
         ({"mcp_servers": [{}]}, "mcp_servers"),
         ({"n": 2}, "n"),
+        ({"output_config": {"effort": "low"}}, "output_config.effort"),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": 5}}},
+            "response_format.json_schema.schema",
+        ),
     ],
     ids=str,
 )
@@ -154,6 +159,13 @@ def test_what_cannot_be_done_is_refused_by_name(fields: dict[str, Any], param: s
     with pytest.raises(InvalidRequest) as info:
         parse(**fields)
     assert info.value.param == param
+
+
+def test_a_schema_becomes_a_grammar() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    call = parse(output_config={"format": {"type": "json_schema", "schema": schema}, "effort": "high"})
+    assert call.options.grammar is not None
+    assert json.loads(call.options.grammar.source) == schema
 
 
 def test_counting_takes_no_limit_and_no_sampling() -> None:

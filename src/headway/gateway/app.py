@@ -17,6 +17,7 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.generate import Generate
 from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
+from headway.gateway.responses import ResponsesEndpoint
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
 from headway.wire.messages_response import message_error
@@ -56,6 +57,7 @@ def create_app(gateway: Gateway) -> Starlette:
         routes=[
             Route("/v1/chat/completions", Generate(gateway, chat), methods=["POST"]),
             Route("/v1/completions", Generate(gateway, CompletionEndpoint()), methods=["POST"]),
+            Route("/v1/responses", Generate(gateway, ResponsesEndpoint(chat)), methods=["POST"]),
             Route("/v1/messages", Generate(gateway, MessagesEndpoint(chat)), methods=["POST"]),
             Route(
                 "/v1/messages/count_tokens",

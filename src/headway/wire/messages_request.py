@@ -6,7 +6,7 @@ Thinking of earlier turns is left out, as the API itself does.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ from headway.core.errors import InvalidRequest
 from headway.wire.chat_request import MAX_MESSAGES, MAX_PARTS, ChatCall, ChatMessage
 from headway.wire.fields import check_range, convert, decode_object, peek, select, shown
 from headway.wire.options import OptionFields, check_options
+from headway.wire.structured import JsonSchemaFormat, ResponseFormat
 from headway.wire.tools import (
     ToolCall,
     ToolChoice,
@@ -41,7 +42,6 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "container": (),
     "context_management": ({}, {"edits": []}),
     "mcp_servers": ([],),
-    "output_config": ({},),
     "speed": ("standard",),
     "thinking": ({"type": "disabled"}, {"type": "adaptive"}),  # adaptive: the model may think, or not
 }
@@ -51,6 +51,20 @@ _CHOICES: Final[dict[str, ToolChoice]] = {
     "any": ToolChoice("required"),
     "none": ToolChoice("none"),
 }
+
+
+class OutputFormat(msgspec.Struct, forbid_unknown_fields=True):
+    """`output_config.format`."""
+
+    type: Literal["json_schema"]
+    schema: msgspec.Raw
+
+
+class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """`output_config`: the shape of the answer. `effort` has no counterpart here; its default asks for nothing."""
+
+    format: OutputFormat | None = None
+    effort: Literal["high"] | None = None
 
 
 class MessagesFields(msgspec.Struct, kw_only=True):
@@ -67,6 +81,7 @@ class MessagesFields(msgspec.Struct, kw_only=True):
     top_p: float | None = None
     tools: list[dict[str, msgspec.Raw]] | None = None
     tool_choice: dict[str, msgspec.Raw] | None = None
+    output_config: OutputConfig | None = None
 
 
 class CountFields(msgspec.Struct, kw_only=True):
@@ -120,7 +135,7 @@ def parse_message_call(body: bytes) -> ChatCall:
         supported=MessagesFields.__struct_fields__,
         ignored=_IGNORED,
         neutral=_NEUTRAL,
-        long=("messages", "system", "tools"),
+        long=("messages", "system", "tools", "output_config"),
     )
     check_tools_bytes(chosen.get("tools"))
     fields = convert(chosen, MessagesFields)
@@ -133,6 +148,7 @@ def parse_message_call(body: bytes) -> ChatCall:
         top_p=fields.top_p,
         stop=fields.stop_sequences,
         stream=fields.stream,
+        response_format=_format(fields.output_config),
     )
     return _call(fields, options)
 
@@ -161,6 +177,12 @@ def _call(fields: MessagesFields | CountFields, options: OptionFields) -> ChatCa
         tool_choice=check_tool_choice(choice, tools),
         parallel_tool_calls=parallel,
     )
+
+
+def _format(config: OutputConfig | None) -> ResponseFormat | None:
+    if config is None or config.format is None:
+        return None
+    return ResponseFormat("json_schema", JsonSchemaFormat(schema=config.format.schema))
 
 
 def _system(system: str | list[dict[str, msgspec.Raw]] | None) -> Iterator[ChatMessage]:

@@ -14,6 +14,8 @@ from headway.wire.errors import ErrorBody
 from headway.wire.messages_request import CountFields, MessagesFields
 from headway.wire.messages_response import Message, MessageError, StreamEvent, TokenCount
 from headway.wire.models_response import ModelCard, ModelList
+from headway.wire.responses_request import ResponsesFields
+from headway.wire.responses_response import Response, ResponseEvent
 from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
 _STREAM: Final = (
@@ -30,6 +32,9 @@ def document() -> dict[str, object]:
         ChatChunk,
         CompletionFields,
         Completion,
+        ResponsesFields,
+        Response,
+        *get_args(ResponseEvent),
         MessagesFields,
         Message,
         *get_args(StreamEvent),
@@ -62,6 +67,12 @@ def document() -> dict[str, object]:
             ),
             "/v1/completions": _generating(
                 "Continue a text.", "CompletionFields", "Completion", "Completion"
+            ),
+            "/v1/responses": _generating(
+                "Answer a conversation (OpenAI's Responses API).",
+                "ResponsesFields",
+                "Response",
+                *(event.__name__ for event in get_args(ResponseEvent)),
             ),
             "/v1/messages": _generating(
                 "Answer a conversation (Anthropic's API).",
