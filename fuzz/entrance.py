@@ -43,8 +43,8 @@ def fuzz(
 ) -> None:
     """Call `one_input` with bytes until libFuzzer's options in `sys.argv` say stop; `refusal` is all it may raise.
 
-    Refusals are short, and those that end on a terminal are `one_line`. `mutate` makes inputs from others (data, most
-    bytes, seed) instead of libFuzzer.
+    Refusals are short, and `one_line` unless they quote other packages' errors as they are. `mutate` makes inputs from
+    others (data, most bytes, seed) instead of libFuzzer.
     """
 
     def guarded(data: bytes) -> None:
@@ -59,5 +59,7 @@ def fuzz(
 
 
 def _check(message: str, one_line: bool) -> None:
-    assert len(message) < 2000, "a refusal is a sentence"
-    assert not one_line or message.isprintable(), "a refusal is one line without control characters"
+    assert len(message) < 2000, f"a refusal is a sentence: {message!r}"
+    assert not one_line or message.isprintable(), (
+        f"a refusal is one line without control characters: {message!r}"
+    )

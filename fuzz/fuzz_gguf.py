@@ -6,6 +6,7 @@ with atheris.instrument_imports(include=["headway"]):
     from headway.models.architectures import open_plan
 
 from entrance import fuzz, scratch_folder, write_file
+from gguf_mutator import GgufMutator
 from headway.core.errors import ModelFileError
 
 PATH = scratch_folder() / "model.gguf"
@@ -17,4 +18,4 @@ def one_input(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    fuzz(one_input, ModelFileError, one_line=True)
+    fuzz(one_input, ModelFileError, one_line=True, mutate=GgufMutator())

@@ -6,13 +6,22 @@ with atheris.instrument_imports(include=["headway"]):
     from headway.wire.chat_request import parse_chat
     from headway.wire.completion_request import parse_completion
     from headway.wire.embeddings import parse_embedding
+    from headway.wire.messages_request import parse_count_call, parse_message_call
     from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 from entrance import fuzz
 from headway.core.errors import InvalidRequest
 from json_mutator import mutate_json
 
-PARSERS = (parse_chat, parse_completion, parse_embedding, parse_tokenize, parse_detokenize)
+PARSERS = (
+    parse_chat,
+    parse_completion,
+    parse_embedding,
+    parse_tokenize,
+    parse_detokenize,
+    parse_message_call,
+    parse_count_call,
+)
 
 
 def one_input(data: bytes) -> None:

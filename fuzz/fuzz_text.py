@@ -6,6 +6,7 @@ with atheris.instrument_imports(include=["headway"]):
     from headway.models.text_side import open_text
 
 from entrance import fuzz, scratch_folder, write_file
+from gguf_mutator import GgufMutator
 from headway.core.errors import ModelFileError
 
 PATH = scratch_folder() / "model.gguf"
@@ -20,4 +21,4 @@ def one_input(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    fuzz(one_input, ModelFileError, one_line=True)
+    fuzz(one_input, ModelFileError, mutate=GgufMutator())

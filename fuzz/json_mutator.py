@@ -18,24 +18,30 @@ def mutate_json(data: bytes, max_size: int, seed: int) -> bytes:
     """Return `data`, JSON, with a value replaced, removed, copied or moved; other bytes are changed as libFuzzer does."""
     chance = random.Random(seed)
     try:
-        tree = [json.loads(data)]
+        tree = json.loads(data)
     except (ValueError, RecursionError):
         return bytes(atheris.Mutate(data, max_size))
-    for _ in range(chance.choice((1, 1, 1, 2, 5))):
-        _change(tree, chance)
-    changed = json.dumps(tree[0]).encode()
+    changed = json.dumps(mutate_tree(tree, chance), separators=(",", ":")).encode()
     if chance.random() < 0.05:
         changed = bytes(atheris.Mutate(changed, max_size))
     return changed if len(changed) <= max_size else data
 
 
-def _change(tree: list[Any], chance: random.Random) -> None:
-    places = [*_places(tree)]
-    holder, key = chance.choice(places)
+def mutate_tree(tree: Any, chance: random.Random) -> Any:
+    """Return `tree`, of dicts, lists and scalars as JSON has them, with up to five values changed; it may be changed."""
+    root = [tree]
+    for _ in range(chance.choice((1, 1, 1, 2, 5))):
+        _change(root, chance)
+    return root[0]
+
+
+def _change(root: list[Any], chance: random.Random) -> None:
+    places = _places(root)
+    holder, key = chance.choice(places) if chance.random() < 0.3 else _descend(root, chance)
     match chance.randrange(5):
         case 0:
             holder[key] = _copy(chance.choice(_VALUES))
-        case 1 if holder is not tree:
+        case 1 if holder is not root:
             del holder[key]
         case 2:
             other, name = chance.choice(places)
@@ -50,6 +56,15 @@ def _change(tree: list[Any], chance: random.Random) -> None:
 
 def _copy(value: Any) -> Any:
     return json.loads(json.dumps(value))
+
+
+def _descend(root: list[Any], chance: random.Random) -> tuple[Any, Any]:
+    """Return a (container, key or index), each level's with the same chance: long lists do not outweigh what is above."""
+    holder, key = root, 0
+    while isinstance(holder[key], dict | list) and holder[key] and chance.random() < 0.8:
+        holder = holder[key]
+        key = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+    return holder, key
 
 
 def _places(node: Any) -> list[tuple[Any, Any]]:

@@ -41,6 +41,12 @@ BODIES = (
     {"prompt": [[1, 2], [3]], "guided_json": _SCHEMA, "guided_choice": ["a", "b"]},
     {"prompt": [1, 2, 3], "structured_outputs": {"grammar": 'start: "a"'}, "temperature": 1e-3},
     {"model": "m", "input": ["a", "b"], "encoding_format": "base64", "dimensions": 3},
+    {"model": "m", "max_tokens": 5, "system": [{"type": "text", "text": "s"}], "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {"x": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "2"}]}],
+     "tools": [{"name": "f", "description": "d", "input_schema": _SCHEMA}], "tool_choice": {"type": "any"},
+     "stop_sequences": ["x"], "metadata": {"user_id": "u"}, "thinking": {"type": "disabled"}},
     {"model": "m", "tokens": [1, 2, 3], "content": "a", "add_special_tokens": True},
 )  # fmt: skip
 
@@ -77,6 +83,12 @@ def text() -> Iterator[bytes]:
         yield WHOLE + path.read_bytes()
 
 
+def tokenizer() -> Iterator[bytes]:
+    for folder in sorted((Path(__file__).parents[1] / "tests" / "data" / "tokenizers").glob("hf_*")):
+        config = (folder / "tokenizer_config.json").read_bytes()
+        yield len(config).to_bytes(2, "little") + config + (folder / "tokenizer.json").read_bytes()
+
+
 def safetensors() -> Iterator[bytes]:
     for case in CASES:
         config = json.dumps(case.config, default=dict).encode()
@@ -93,8 +105,14 @@ def json_bodies() -> Iterator[bytes]:
 
 
 def main(target: str, folder: Path) -> None:
-    make = {"gguf": gguf, "json": json_bodies, "safetensors": safetensors, "text": text}[target]
-    for number, data in enumerate(make()):
+    makers = {
+        "gguf": gguf,
+        "json": json_bodies,
+        "safetensors": safetensors,
+        "text": text,
+        "tokenizer": tokenizer,
+    }
+    for number, data in enumerate(makers[target]()):
         (folder / f"{number:03}").write_bytes(data)
 
 

@@ -183,3 +183,11 @@ def test_origins_are_taken_as_browsers_send_them(text: str) -> None:
 def test_what_no_origin_can_equal_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is not an origin"):
         web_origin(text)
+
+
+def test_a_refusal_is_one_line_whatever_it_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "no\x1b[2J such\nfile\udcff.gguf"]) == 2
+    message = capsys.readouterr().err
+    assert message.endswith("\n")
+    assert message[:-1].isprintable()
+    assert "no\\x1b[2J such\\nfile\\udcff.gguf" in message

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where what keeps it from being written is still ours to tell
     except HeadwayError as error:
-        print(f"headway: {error.message}", file=sys.stderr)
+        print(f"headway: {_printable(error.message)}", file=sys.stderr)
         return EXIT_USAGE
     except BrokenPipeError:  # stdout's reader has seen enough, as in `headway models | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -55,6 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return code
+
+
+def _printable(message: str) -> str:
+    """Escape what would end the line or control the terminal: messages quote names, files and other packages' errors."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
 
 
 def _open_standard_streams() -> None:
