@@ -5,12 +5,11 @@ It knows no key's meaning: which are understood is the caller's to say.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from headway.core.errors import ModelFileError
 from headway.models.gguf_file import GgufFile, MetadataValue
-
-MAX_INT32: Final = 2**31 - 1  # sizes and positions cross the native boundary as int32
+from headway.models.limits import MAX_INT32
 
 
 class Keys:

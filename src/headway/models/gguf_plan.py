@@ -8,18 +8,17 @@ Keys and tensor names: the GGUF specification and gguf-py's constants.py; their 
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
 
 from headway.core.plan import LayerShape, ModelPlan, ModelShape
 from headway.models.architecture_table import ARCHITECTURES, Architecture, by_gguf_name
 from headway.models.gguf_file import GgufFile, MetadataValue
 from headway.models.gguf_keys import Keys
+from headway.models.gguf_names import holders
 from headway.models.gguf_rope import ROTATION_TENSORS, read_ropes
-from headway.models.placement import Holder, StoredTensor, place_tensors
+from headway.models.limits import MAX_EXPERTS, MAX_LAYERS
+from headway.models.placement import StoredTensor, place_tensors
 from headway.models.rope import float32
 
-MAX_LAYERS: Final = 1024  # llama.cpp's own limit is 512
-MAX_EXPERTS: Final = 1024  # llama.cpp's own limit is 512
 _ATTN_CAP, _FINAL_CAP = 50.0, 30.0  # llama.cpp's defaults, those of Gemma 2
 
 # Keys that are read, or that describe without changing the output.
@@ -53,6 +52,7 @@ _UNDERSTOOD = frozenset(
         "vocab_size",
     }
 )
+_BIASES = frozenset({"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"})
 _UNDERSTOOD_EXPERTS = frozenset(
     {"expert_count", "expert_feed_forward_length", "expert_used_count", "expert_weights_norm"}
 )
@@ -88,45 +88,6 @@ _OFF_VALUES: Mapping[str, Sequence[MetadataValue]] = MappingProxyType(
     }
 )
 
-_OUTSIDE = (
-    Holder("token_embd.weight", ("token_embedding",)),
-    Holder("output_norm.weight", ("output_norm",)),
-    Holder("output.weight", ("output",)),
-)
-_ATTENTION = (
-    Holder("blk.{layer}.attn_norm.weight", ("attention_norm",)),
-    Holder("blk.{layer}.attn_q.weight", ("query",)),
-    Holder("blk.{layer}.attn_k.weight", ("key",)),
-    Holder("blk.{layer}.attn_v.weight", ("value",)),
-    Holder("blk.{layer}.attn_qkv.weight", ("query", "key", "value")),
-    Holder("blk.{layer}.attn_q.bias", ("query_bias",)),
-    Holder("blk.{layer}.attn_k.bias", ("key_bias",)),
-    Holder("blk.{layer}.attn_v.bias", ("value_bias",)),
-    Holder("blk.{layer}.attn_qkv.bias", ("query_bias", "key_bias", "value_bias")),
-    Holder("blk.{layer}.attn_q_norm.weight", ("query_norm",)),
-    Holder("blk.{layer}.attn_k_norm.weight", ("key_norm",)),
-    Holder("blk.{layer}.attn_output.weight", ("attention_output",)),
-    Holder("blk.{layer}.post_attention_norm.weight", ("attention_post_norm",)),
-    Holder("blk.{layer}.ffn_norm.weight", ("ffn_norm",)),
-    Holder("blk.{layer}.post_ffw_norm.weight", ("ffn_post_norm",)),
-)
-_DENSE = (
-    Holder("blk.{layer}.ffn_gate.weight", ("ffn_gate",)),
-    Holder("blk.{layer}.ffn_up.weight", ("ffn_up",)),
-    Holder("blk.{layer}.ffn_down.weight", ("ffn_down",)),
-)
-_FUSED = (
-    Holder("blk.{layer}.ffn_up.weight", ("ffn_gate", "ffn_up")),
-    Holder("blk.{layer}.ffn_down.weight", ("ffn_down",)),
-)
-_EXPERTS = (
-    Holder("blk.{layer}.ffn_gate_inp.weight", ("router",)),
-    Holder("blk.{layer}.ffn_gate_exps.weight", ("ffn_gate",), stacked=True),
-    Holder("blk.{layer}.ffn_up_exps.weight", ("ffn_up",), stacked=True),
-    Holder("blk.{layer}.ffn_gate_up_exps.weight", ("ffn_gate", "ffn_up"), stacked=True),
-    Holder("blk.{layer}.ffn_down_exps.weight", ("ffn_down",), stacked=True),
-)
-
 
 def plan_gguf(file: GgufFile, file_sha256: str | None = None) -> ModelPlan:
     """Return the plan of the model in `file`; `file_sha256` is passed through.
@@ -142,14 +103,13 @@ def plan_gguf(file: GgufFile, file_sha256: str | None = None) -> ModelPlan:
         keys.fail(f"the architecture {name[:40]!r} is not supported (supported: {supported})")
     keys.refuse_unsupported(_understood(row), _OFF_VALUES)
     shape = _read_shape(keys, row)
-    feed_forward = _EXPERTS if row.experts else _FUSED if row.fused else _DENSE
     tensors = {
         name: StoredTensor(tensor.dims[::-1], tensor.type, tensor.file, tensor.offset, tensor.num_bytes)
         for name, tensor in file.tensors.items()
     }
     placed = place_tensors(
         shape,
-        (*_OUTSIDE, *_ATTENTION, *feed_forward),
+        holders(row),
         tensors,
         where=str(file.path),
         ignored=ROTATION_TENSORS.__contains__,
@@ -212,9 +172,6 @@ def _read_shape(keys: Keys, row: Architecture) -> ModelShape:
         num_experts_per_token=keys.size("expert_used_count", maximum=num_experts) if row.experts else 0,
         normalize_experts=keys.flag("expert_weights_norm", True) if row.experts else True,
     )
-
-
-_BIASES = frozenset({"blk.0.attn_q.bias", "blk.0.attn_qkv.bias"})
 
 
 def _windows(keys: Keys, row: Architecture, num_layers: int, max_context: int) -> list[int | None]:

@@ -12,6 +12,7 @@ from typing import Final
 from headway.core.plan import LongContext, Rope, TensorType
 from headway.models.architecture_table import Architecture
 from headway.models.gguf_keys import Keys
+from headway.models.limits import MAX_HEAD_DIM, MAX_ROPE_FACTOR, MAX_ROPE_THETA
 from headway.models.rope import (
     float32,
     linear_frequencies,
@@ -21,11 +22,8 @@ from headway.models.rope import (
     yarn_scale,
 )
 
-__all__ = ["MAX_HEAD_DIM", "ROTATION_TENSORS", "read_ropes"]
+__all__ = ["ROTATION_TENSORS", "read_ropes"]
 
-MAX_HEAD_DIM: Final = 4096  # the largest published is 512
-MAX_FACTOR: Final = 1e6
-MAX_THETA: Final = 1e15
 _LLAMA3, _LONG, _SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 ROTATION_TENSORS: Final = frozenset({_LLAMA3, _LONG, _SHORT})
 """No weights: `read_ropes` has used them, or refused the file."""
@@ -66,9 +64,9 @@ def _scaled(
 
     kind = keys.text("rope.scaling.type", "linear")
     factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 0.0)) or 1.0
-    if not (math.isfinite(factor) and 1 / MAX_FACTOR <= factor <= MAX_FACTOR):
+    if not (math.isfinite(factor) and 1 / MAX_ROPE_FACTOR <= factor <= MAX_ROPE_FACTOR):
         keys.fail(f"{keys.name('rope.scaling.factor')} is {factor}, out of range")
-    attention = keys.positive("rope.scaling.attn_factor", 1.0, maximum=MAX_FACTOR)
+    attention = keys.positive("rope.scaling.attn_factor", 1.0, maximum=MAX_ROPE_FACTOR)
     original = keys.size("rope.scaling.original_context_length", max_context)
     present = ROTATION_TENSORS & keys.file.tensors.keys()
     if kind == "yarn":
@@ -110,15 +108,17 @@ def _yarn(keys: Keys, dim: int, theta: float, factor: float, original: int) -> t
         theta,
         factor=factor,
         original_context=original,
-        beta_fast=keys.positive("rope.scaling.yarn_beta_fast", 32.0, maximum=MAX_FACTOR),
-        beta_slow=keys.positive("rope.scaling.yarn_beta_slow", 1.0, maximum=MAX_FACTOR),
+        beta_fast=keys.positive("rope.scaling.yarn_beta_fast", 32.0, maximum=MAX_ROPE_FACTOR),
+        beta_slow=keys.positive("rope.scaling.yarn_beta_slow", 1.0, maximum=MAX_ROPE_FACTOR),
     )
 
 
 def _theta(keys: Keys, name: str, default: float | None) -> float:
     theta = keys.number(name, default)
-    if not 1 < theta <= MAX_THETA:
-        keys.fail(f"{keys.name(name)} is {theta}, but must be positive, above 1 and at most {MAX_THETA:.0e}")
+    if not 1 < theta <= MAX_ROPE_THETA:
+        keys.fail(
+            f"{keys.name(name)} is {theta}, but must be positive, above 1 and at most {MAX_ROPE_THETA:.0e}"
+        )
     return theta
 
 
@@ -138,6 +138,8 @@ def _factors(keys: Keys, name: str, dim: int) -> tuple[float, ...]:
     if len(data) < tensor.num_bytes:
         keys.fail(f"the file ends within the tensor {name}")
     factors = struct.unpack(f"<{dim // 2}f", data)
-    if not all(math.isfinite(factor) and 1 / MAX_FACTOR <= factor <= MAX_FACTOR for factor in factors):
+    if not all(
+        math.isfinite(factor) and 1 / MAX_ROPE_FACTOR <= factor <= MAX_ROPE_FACTOR for factor in factors
+    ):
         keys.fail(f"the tensor {name} holds a factor that is out of range")
     return factors

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NoReturn
 
 from headway.core.errors import ModelFileError
-
-MAX_INT32: Final = 2**31 - 1  # sizes and positions cross the native boundary as int32
+from headway.models.limits import MAX_INT32
 
 # Training, generation, loading, and what other programs leave behind.
 HARMLESS: Final = frozenset(

@@ -16,6 +16,7 @@ from headway.models.hf_config import HfConfig, shown
 from headway.models.hf_folder import read_weights
 from headway.models.hf_names import head_name, holders, is_ignored, tensor_prefix
 from headway.models.hf_rope import read_ropes
+from headway.models.limits import MAX_EXPERTS, MAX_LAYERS
 from headway.models.placement import StoredTensor, place_tensors
 from headway.models.rope import float32
 from headway.models.strict_json import read_json_file
@@ -24,8 +25,6 @@ CONFIG: Final = "config.json"
 MAX_CONFIG_BYTES: Final = (
     1024 * 1024
 )  # the longest published ones, with a label for every class, have some 100 KB
-MAX_LAYERS: Final = 1024
-MAX_EXPERTS: Final = 1024
 
 _UNDERSTOOD = frozenset(
     {

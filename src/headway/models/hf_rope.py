@@ -10,6 +10,7 @@ from typing import Final
 from headway.core.plan import LongContext, Rope
 from headway.models.architecture_table import Architecture
 from headway.models.hf_config import HfConfig
+from headway.models.limits import MAX_HEAD_DIM, MAX_ROPE_FACTOR, MAX_ROPE_THETA
 from headway.models.rope import (
     linear_frequencies,
     llama3_frequencies,
@@ -20,11 +21,8 @@ from headway.models.rope import (
     yarn_scale,
 )
 
-__all__ = ["MAX_HEAD_DIM", "read_ropes"]
+__all__ = ["read_ropes"]
 
-MAX_HEAD_DIM: Final = 4096  # the largest published is 512
-MAX_FACTOR: Final = 1e6
-MAX_THETA: Final = 1e15
 _DEFAULT_THETA: Final = 10_000.0
 
 _PARAMETERS: Final = {
@@ -120,7 +118,7 @@ def _rope(
         return Rope(dim=dim, interleaved=False, frequencies=frequencies, scale=scale)
 
     def factor(default: float | None = None) -> float:
-        return parameters.number("factor", default, above=1 / MAX_FACTOR, maximum=MAX_FACTOR)
+        return parameters.number("factor", default, above=1 / MAX_ROPE_FACTOR, maximum=MAX_ROPE_FACTOR)
 
     original = _original_context(config, parameters, max_context)
     match kind:
@@ -138,13 +136,13 @@ def _rope(
             scale = parameters.number(
                 "attention_factor",
                 longrope_scale(ratio, original) if original > 1 else None,
-                maximum=MAX_FACTOR,
+                maximum=MAX_ROPE_FACTOR,
             )
             short, long = (
                 longrope_frequencies(
                     dim,
                     theta,
-                    parameters.numbers(key, dim // 2, above=1 / MAX_FACTOR, maximum=MAX_FACTOR),
+                    parameters.numbers(key, dim // 2, above=1 / MAX_ROPE_FACTOR, maximum=MAX_ROPE_FACTOR),
                 )
                 for key in ("short_factor", "long_factor")
             )
@@ -153,8 +151,8 @@ def _rope(
 
 
 def _llama3(parameters: HfConfig, dim: int, theta: float, factor: float, original: int) -> tuple[float, ...]:
-    low = parameters.number("low_freq_factor", maximum=MAX_FACTOR)
-    high = parameters.number("high_freq_factor", above=low, maximum=MAX_FACTOR)
+    low = parameters.number("low_freq_factor", maximum=MAX_ROPE_FACTOR)
+    high = parameters.number("high_freq_factor", above=low, maximum=MAX_ROPE_FACTOR)
     return llama3_frequencies(
         dim, theta, factor=factor, low_freq_factor=low, high_freq_factor=high, original_context=original
     )
@@ -171,23 +169,23 @@ def _yarn(
         theta,
         factor=factor,
         original_context=original,
-        beta_fast=parameters.number("beta_fast", 32.0, maximum=MAX_FACTOR),
-        beta_slow=parameters.number("beta_slow", 1.0, maximum=MAX_FACTOR),
+        beta_fast=parameters.number("beta_fast", 32.0, maximum=MAX_ROPE_FACTOR),
+        beta_slow=parameters.number("beta_slow", 1.0, maximum=MAX_ROPE_FACTOR),
         truncate=truncate,
     )
 
 
 def _yarn_scale(parameters: HfConfig, factor: float) -> float:
     if "attention_factor" in parameters:
-        return parameters.number("attention_factor", maximum=MAX_FACTOR)
+        return parameters.number("attention_factor", maximum=MAX_ROPE_FACTOR)
     scales = [
-        parameters.number(key, 0.0, above=-math.inf, maximum=MAX_FACTOR)
+        parameters.number(key, 0.0, above=-math.inf, maximum=MAX_ROPE_FACTOR)
         for key in ("mscale", "mscale_all_dim")
     ]
     if not all(scales):
         return yarn_scale(factor)
     ratio = yarn_scale(factor, scales[0]) / (yarn_scale(factor, scales[1]) or math.inf)
-    if not 0 < ratio <= MAX_FACTOR:
+    if not 0 < ratio <= MAX_ROPE_FACTOR:
         parameters.fail(
             f"{parameters.path}mscale {scales[0]} with mscale_all_dim {scales[1]} is out of range"
         )
@@ -205,4 +203,4 @@ def _original_context(config: HfConfig, parameters: HfConfig, max_context: int) 
 
 
 def _theta(config: HfConfig, key: str, default: float) -> float:
-    return config.number(key, default, above=1.0, maximum=MAX_THETA)
+    return config.number(key, default, above=1.0, maximum=MAX_ROPE_THETA)
