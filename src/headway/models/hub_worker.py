@@ -78,6 +78,8 @@ def _fetch(name: HubName) -> Path:
             library_version=__version__,
         )
     )
+    if absent:
+        _tell(done=num_bytes, total=num_bytes)  # also where two files have the same content, which comes once
     for file in sorted(absent):
         lfs = siblings[file].lfs
         if lfs is not None:
