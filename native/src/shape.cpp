@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t kMaxDimension = std::int64_t{1} << 24;  // far above any model; keeps products in range
 constexpr int kMaxLayers = 2048;   // a job's phases, up to sixteen a layer, are counted in 16 bits
+constexpr std::size_t kMaxRopes = 16;  // models have up to two; each is computed for every token
 constexpr int kMaxExperts = 1024;  // of a layer; models have up to 512
 constexpr std::int64_t kMaxLayerExperts = std::int64_t{1} << 16;  // of all layers: bounds what is made before loading
 
@@ -30,7 +31,7 @@ void check_positive(const char* name, double value) {
 
 void check_ropes(const ModelShape& shape) {
   if (shape.ropes.empty()) refuse("ropes must name at least one rotation.");
-  if (shape.ropes.size() > static_cast<std::size_t>(shape.num_layers)) refuse("ropes must not outnumber the layers.");
+  if (shape.ropes.size() > kMaxRopes) refuse("ropes must name at most 16 rotations.");
   for (const Rope& rope : shape.ropes) {
     if (rope.dim < 0 || rope.dim > shape.head_dim || rope.dim % 2 != 0)
       refuse("A rope's dim must be even and at most head_dim, not be " + text(rope.dim) + ".");

@@ -2,25 +2,23 @@
 
 import dataclasses
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from headway import _native
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
-from headway.core.plan import ModelPlan, TensorType
+from headway.core.plan import LongContext, ModelPlan, TensorType
 from headway.models.architectures import open_plan
 from headway.models.gguf_file import BLOCK_LAYOUT
 from headway.runner import native
-from headway.runner.native import (
-    auto_num_blocks,
-    auto_threads,
-    group_available_bytes,
-    load_runner,
-    system_fingerprint,
-)
+from headway.runner.machine import auto_threads, group_available_bytes
+from headway.runner.native import auto_num_blocks, load_runner, system_fingerprint
 from support.tiny_gguf import write_tiny_gguf
 from support.tiny_llama import F32, Part, make_step, reference_logits, tiny_rope
 
@@ -84,19 +82,20 @@ def test_memory_given_is_not_exceeded(plan: ModelPlan) -> None:
 
 
 def test_the_fingerprint_names_what_decides_bits() -> None:
-    def fingerprint(identity: str = "a", isa: str = "avx2", **changes: object) -> str:
+    def fingerprint(identity: str = "a", isa: str = "avx2", rope_dim: int = 32, **changes: object) -> str:
         config = EngineConfig(**({"model": "m", "weights": "int8"} | changes))  # type: ignore[arg-type]
-        return system_fingerprint(identity, config, isa=isa)
+        return system_fingerprint(identity, config, isa=isa, ropes=(tiny_rope(rope_dim),))
 
     base = fingerprint()
     different = {
         fingerprint(identity="b"),
         fingerprint(isa="avx512"),
+        fingerprint(rope_dim=16),
         fingerprint(weights="bf16"),
         fingerprint(group_size=64),
         fingerprint(kv="int8"),
     }
-    assert len(different | {base}) == 6
+    assert len(different | {base}) == 7
     assert fingerprint(threads=7, kv_bytes=1, model="other") == base
     assert fingerprint(weights="bf16", group_size=64) == fingerprint(weights="bf16")
 
@@ -109,15 +108,97 @@ def test_a_file_without_a_digest_is_told_by_its_content(tmp_path: Path) -> None:
     assert prints[0] == prints[1] != prints[2]
 
 
-def test_auto_blocks_hold_all_sequences_a_quarter_of_memory_or_one_context() -> None:
-    def blocks(available_bytes: int) -> int:
+def test_auto_blocks_hold_all_sequences_a_quarter_of_memory_or_the_least() -> None:
+    def blocks(available_bytes: int, min_blocks: int = 100) -> int:
         return auto_num_blocks(
-            max_num_seqs=8, blocks_per_context=100, block_bytes=1000, available_bytes=available_bytes
+            max_num_seqs=8,
+            blocks_per_context=100,
+            min_blocks=min_blocks,
+            block_bytes=1000,
+            available_bytes=available_bytes,
         )
 
     assert blocks(10**9) == 800
     assert blocks(1_600_000) == 400
-    assert blocks(1000) == 100
+    assert blocks(200_000) == 100
+    assert blocks(200_000, min_blocks=1) == 50
+    assert blocks(1000, min_blocks=1) == 1
+
+
+def test_an_automatic_context_is_what_fits_and_is_logged(
+    plan: ModelPlan, caplog: pytest.LogCaptureFixture
+) -> None:
+    block_bytes = len(load_runner(plan, CONFIG).read_block(0))
+    small = EngineConfig(model="tiny", threads=1, kv_bytes=20 * block_bytes)
+    with caplog.at_level(logging.INFO, logger="headway.runner.native"):
+        assert load_runner(plan, small).info.max_context == 320
+    assert "context 320 (auto) of 512" in caplog.text
+    assert "320 tokens instead of 512" in caplog.text
+
+
+def test_a_context_that_was_asked_for_is_kept(plan: ModelPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = EngineConfig(model="tiny", threads=1, max_context=512)
+    monkeypatch.setattr(native, "available_memory_bytes", lambda: 400_000)
+    info = load_runner(plan, asked).info
+    assert (info.max_context, info.num_blocks) == (512, 32)
+
+
+def test_a_long_context_has_to_be_asked_for_and_rotates_otherwise(plan: ModelPlan) -> None:
+    long = LongContext(original_context=128, ropes=(tiny_rope(16, theta=50.0),))
+    plan = dataclasses.replace(plan, shape=dataclasses.replace(plan.shape, long_context=long))
+    step = make_step([Part([5, 6, 7, 8], 0, [0], [3])])
+
+    def load(max_context: int | None) -> tuple[int, str, bytes]:
+        runner = load_runner(plan, msgspec.structs.replace(CONFIG, max_context=max_context))
+        return runner.info.max_context, runner.info.system_fingerprint, runner.forward(step)
+
+    auto, short, exact, long_one = load(None), load(64), load(128), load(129)
+    assert (auto[0], short[0], long_one[0]) == (128, 64, 129)
+    assert auto[1:] == short[1:] == exact[1:]
+    assert long_one[1] != auto[1]
+    assert long_one[2] != auto[2]
+
+
+def test_loading_holds_the_packed_weights_and_a_slice_of_the_file(tmp_path: Path) -> None:
+    """A child process packs a 256 MB file (of zeros, sparse on disk) and tells how much memory that took at most."""
+    program = """
+import re, sys
+from pathlib import Path
+from headway.core.config import EngineConfig
+from headway.core.plan import ModelPlan, TensorRef, TensorType
+from headway.runner.native import load_runner
+from support.tiny_llama import random_tensors, tiny_shape
+
+def peak_kib():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text()).group(1))
+
+path, vocab_size = Path(sys.argv[1]), 2**20
+small = tiny_shape(vocab_size=64, hidden_size=64, num_layers=1)
+tensors = []
+for (role, layer), values in random_tensors(small).items():
+    rows, columns = (vocab_size if role == "token_embedding" else values.shape[0]), values.shape[1]
+    tensors.append(TensorRef(role=role, layer=layer, type=TensorType.F32, rows=rows, columns=columns, offset=0,
+                             num_bytes=rows * columns * 4))
+with path.open("wb") as file:
+    file.truncate(vocab_size * 64 * 4)
+shape = tiny_shape(vocab_size=vocab_size, hidden_size=64, num_layers=1)
+plan = ModelPlan(path=path, files=(path,), file_sha256=None, shape=shape, tensors=tuple(tensors))
+before = peak_kib()
+runner = load_runner(plan, EngineConfig(model="m", weights="int8", threads=2, kv_bytes=1 << 20))
+print(peak_kib() - before, path.name in Path("/proc/self/smaps").read_text())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "large.bin")],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 0, ended.stderr
+    taken_kib, still_mapped = ended.stdout.split()
+    packed_kib = 2**20 * 64 * (34 / 32) / 1024  # int8 in groups of 32 with a bfloat16 scale
+    assert packed_kib * 0.9 < int(taken_kib) < packed_kib + 40_000
+    assert still_mapped == "False"
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def reference_logits(
             picked /= picked.sum(axis=1, keepdims=True)
         parts = [tensors[role, layer] for role in ("ffn_gate", "ffn_up", "ffn_down")]
         outputs = [feed_forward(x, *(part[index] for part in parts)) for index in range(shape.num_experts)]
-        result: F64 = sum(picked[:, [index]] * output for index, output in enumerate(outputs))
+        result: F64 = np.einsum("te,etd->td", picked, np.stack(outputs))
         return result
 
     count, group = len(tokens), shape.num_heads // shape.num_kv_heads

@@ -1,32 +1,28 @@
 """Loads a model: from a plan and a configuration to a runner that is ready.
 
-Decides what "auto" means (and logs it), maps the file, hands every tensor to the native core to be packed, and lets the
-file go. It knows no file format: the plan says where tensors lie.
+Decides what "auto" means (and logs it) and makes the native core's parts. It knows no file format: the plan says where
+tensors lie, `headway.runner.packing` reads them.
 """
 
 import hashlib
 import logging
-import mmap
-import os
-from contextlib import ExitStack
-from dataclasses import fields
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any
 
 from headway import _native
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
-from headway.core.plan import ModelPlan, ModelShape
+from headway.core.plan import ModelPlan, ModelShape, Rope
 from headway.core.version import __version__
+from headway.runner.machine import available_memory_bytes, available_threads
 from headway.runner.native_runner import NativeRunner
+from headway.runner.packing import pack_tensors
 from headway.runner.step import RunnerInfo
 
 __all__ = [
     "NativeRunner",
     "auto_num_blocks",
-    "auto_threads",
     "available_memory_bytes",
-    "group_available_bytes",
     "load_runner",
     "shape_arguments",
     "system_fingerprint",
@@ -40,31 +36,27 @@ _AUTO_KV_SHARE = 0.25
 _MAX_THREADS = 1024
 """The native core's limit."""
 
-_CGROUP = Path("/sys/fs/cgroup")
-
-_IDENTITY_SAMPLE_BYTES = 4096
-"""Of each tensor, when the file's digest is not known: a page, which loading reads anyway."""
-
 
 def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
     """Pack the plan's tensors and return a runner with an empty KV cache.
 
     Raises ConfigError (a setting that this machine or model cannot meet), ModelFileError (tensors missing, truncated or
-    of another shape), OSError (the file cannot be read).
+    of another shape), OSError (a file cannot be read).
     """
-    max_context = _resolve_max_context(plan.shape, config.max_context)
-    threads = _resolve_threads(config.threads)
-    model = _make_model(plan.shape, config, max_context=max_context, threads=threads)
+    wanted_context = _wanted_context(plan.shape, config.max_context)
+    shape = _rotated_for(plan.shape, wanted_context)
+    threads = available_threads() if config.threads is None else config.threads
+    model = _make_model(shape, config, max_context=wanted_context, threads=threads)
     _check_weights_fit(model.weight_bytes, config)
-    with ExitStack() as stack:
-        files = [stack.enter_context(_map_file(path)) for path in plan.files]
-        _load_tensors(model, plan, files)
-        identity = plan.file_sha256 or _sampled_identity(plan, files)
-    cache = _make_cache(model, config, max_context)
-    fingerprint = system_fingerprint(identity, config, isa=model.isa)
+    identity = pack_tensors(model, plan)
+    cache = _make_cache(model, config, wanted_context)
+    max_context = wanted_context
+    if config.max_context is None:  # what fits
+        max_context = min(wanted_context, cache.num_blocks * config.block_size)
+    fingerprint = system_fingerprint(identity, config, isa=model.isa, ropes=shape.ropes)
     _log.info(
         "model ready: %s, isa %s%s, threads %d%s, weights %s %.1f MiB, kv %s %d blocks of %.1f KiB (%.1f MiB)%s, "
-        "context %d, fingerprint %s",
+        "context %d%s of %d, fingerprint %s",
         plan.path.name,
         model.isa,
         " (auto)" if config.isa == "auto" else "",
@@ -78,10 +70,18 @@ def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
         cache.num_blocks * cache.block_bytes / 2**20,
         " (auto)" if config.kv_bytes is None else "",
         max_context,
+        " (auto)" if config.max_context is None else "",
+        plan.shape.max_context,
         fingerprint,
     )
+    if max_context < wanted_context:
+        _log.warning(
+            "the context is %d tokens instead of %d: more do not fit into the memory for the KV cache",
+            max_context,
+            wanted_context,
+        )
     info = RunnerInfo(
-        vocab_size=plan.shape.vocab_size,
+        vocab_size=shape.vocab_size,
         max_context=max_context,
         num_blocks=cache.num_blocks,
         block_size=config.block_size,
@@ -90,10 +90,11 @@ def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
     return NativeRunner(cache, info)
 
 
-def system_fingerprint(identity: str, config: EngineConfig, *, isa: str) -> str:
-    """Name everything that decides the bits of an answer: model, formats, instruction set, version."""
+def system_fingerprint(identity: str, config: EngineConfig, *, isa: str, ropes: tuple[Rope, ...]) -> str:
+    """Name everything that decides the bits of an answer: model, rotations, formats, instruction set, version."""
     parts = (
         identity,
+        repr(ropes),
         config.weights,
         str(config.group_size) if config.weights == "int8" else "-",
         config.kv,
@@ -104,47 +105,18 @@ def system_fingerprint(identity: str, config: EngineConfig, *, isa: str) -> str:
 
 
 def auto_num_blocks(
-    *, max_num_seqs: int, blocks_per_context: int, block_bytes: int, available_bytes: int
+    *, max_num_seqs: int, blocks_per_context: int, min_blocks: int, block_bytes: int, available_bytes: int
 ) -> int:
     """Blocks of an automatic KV cache: full contexts for all sequences, at most a quarter of the memory available, and
-    never less than one full context."""
+    never less than `min_blocks`."""
     affordable = int(available_bytes * _AUTO_KV_SHARE) // block_bytes
-    return max(blocks_per_context, min(max_num_seqs * blocks_per_context, affordable))
+    return max(min_blocks, min(max_num_seqs * blocks_per_context, affordable))
 
 
-def available_memory_bytes() -> int:
-    """Memory that this process may still take: the machine's, or its control group's where that is less."""
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in _read_lines(Path("/proc/meminfo")):
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-    return min(available, group_available_bytes(_CGROUP, available))
-
-
-def group_available_bytes(group: Path, otherwise: int) -> int:
-    """What a control group's limit leaves, or `otherwise` without one.
-
-    The group is charged for the files it read, too, a model among them; the kernel takes their pages back when memory is
-    asked for (cgroup-v2.rst, memory.stat).
-    """
-    limit, used = (_read_lines(group / name) for name in ("memory.max", "memory.current"))
-    if not (limit and used and limit[0].isdigit()):
-        return otherwise
-    stat = dict(line.split(maxsplit=1) for line in _read_lines(group / "memory.stat"))
-    num_cached_bytes = sum(int(stat.get(name, 0)) for name in ("active_file", "inactive_file"))
-    return max(0, int(limit[0]) - max(0, int(used[0]) - num_cached_bytes))
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
-
-
-def _resolve_max_context(shape: ModelShape, wanted: int | None) -> int:
-    if wanted is None:
-        return shape.max_context
+def _wanted_context(shape: ModelShape, wanted: int | None) -> int:
+    if wanted is None:  # a long one has to be asked for: short texts are answered worse with its rotations
+        long = shape.long_context
+        return shape.max_context if long is None else min(long.original_context, shape.max_context)
     if not 1 <= wanted <= shape.max_context:
         raise ConfigError(
             f"The context must lie in 1 .. {shape.max_context} tokens, what the model was trained for; {wanted} does not."
@@ -152,19 +124,12 @@ def _resolve_max_context(shape: ModelShape, wanted: int | None) -> int:
     return wanted
 
 
-def _resolve_threads(wanted: int | None) -> int:
-    if wanted is not None:
-        return wanted
-    quota = _read_lines(_CGROUP / "cpu.max")  # "quota period" in microseconds, or "max period"
-    return auto_threads(len(os.sched_getaffinity(0)), quota[0] if quota else "max 100000")
-
-
-def auto_threads(num_cpus: int, quota: str) -> int:
-    """Threads for the CPUs this process may use, no more than its control group's quota pays for."""
-    limit, _, period = quota.partition(" ")
-    if not (limit.isdigit() and period.isdigit() and int(period) > 0):
-        return num_cpus
-    return max(1, min(num_cpus, int(limit) // int(period)))
+def _rotated_for(shape: ModelShape, max_context: int) -> ModelShape:
+    """The shape with the rotations that every position of so long a context takes (LongRoPE)."""
+    long = shape.long_context
+    if long is None or max_context <= long.original_context:
+        return shape
+    return replace(shape, ropes=long.ropes)
 
 
 def shape_arguments(shape: ModelShape, *, max_context: int) -> dict[str, Any]:
@@ -210,63 +175,19 @@ def _check_weights_fit(num_bytes: int, config: EngineConfig) -> None:
         )
 
 
-def _map_file(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
-            raise ModelFileError(f"{path.name} is empty; fetch the file again.")
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def _load_tensors(model: _native.Model, plan: ModelPlan, files: list[mmap.mmap]) -> None:
-    for data in files:
-        data.madvise(mmap.MADV_WILLNEED)
-    for tensor in plan.tensors:
-        name, data = plan.files[tensor.file].name, files[tensor.file]
-        end = tensor.offset + tensor.num_bytes
-        if tensor.offset < 0 or end > len(data):
-            raise ModelFileError(f"{name} ends inside a tensor ({tensor.role}); fetch the file again.")
-        try:
-            with memoryview(data) as whole, whole[tensor.offset : end] as view:
-                model.load(
-                    role=tensor.role,
-                    layer=tensor.layer,
-                    expert=tensor.expert,
-                    tensor_type=tensor.type,
-                    rows=tensor.rows,
-                    columns=tensor.columns,
-                    data=view,
-                    add=tensor.add,
-                )
-        except ValueError as error:
-            raise ModelFileError(f"{name}: {error}") from error
-    try:
-        model.finish()
-    except ValueError as error:
-        raise ModelFileError(f"{plan.path.name}: {error}") from error
-
-
-def _sampled_identity(plan: ModelPlan, files: list[mmap.mmap]) -> str:
-    """Stand-in for the files' digest: their sizes, the plan, and the first bytes of every tensor."""
-    sizes = " ".join(str(len(data)) for data in files)
-    digest = hashlib.sha256(f"{sizes}\n{plan.shape}\n".encode())
-    for tensor in plan.tensors:
-        digest.update(f"{tensor}\n".encode())
-        length = min(tensor.num_bytes, _IDENTITY_SAMPLE_BYTES)
-        digest.update(files[tensor.file][tensor.offset : tensor.offset + length])
-    return digest.hexdigest()
-
-
 def _make_cache(model: _native.Model, config: EngineConfig, max_context: int) -> _native.KvCache:
     def make(num_blocks: int) -> _native.KvCache:
         return _native.KvCache(model, num_blocks=num_blocks, block_size=config.block_size, dtype=config.kv)
 
     try:
         block_bytes = make(1).block_bytes
+        blocks_per_context = -(-max_context // config.block_size)
         if config.kv_bytes is None:
             return make(
                 auto_num_blocks(
                     max_num_seqs=config.scheduler.max_num_seqs,
-                    blocks_per_context=-(-max_context // config.block_size),
+                    blocks_per_context=blocks_per_context,
+                    min_blocks=1 if config.max_context is None else blocks_per_context,
                     block_bytes=block_bytes,
                     available_bytes=available_memory_bytes(),
                 )
