@@ -373,6 +373,26 @@ def test_buffers_that_old_checkpoints_carry_are_ignored_and_other_tensors_refuse
         open_plan(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [("vision_tower.embeddings.position_ids", False), ("model.layers.0.mlp.gate_proj.weight_scale", True)],
+)
+def test_types_that_are_not_run_are_refused_where_they_would_be(
+    tmp_path: Path, name: str, refused: bool
+) -> None:
+    folder = write(tmp_path, "llama", {})
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    entries, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+    entries[name] = {"dtype": "I64", "shape": [1, 2], "data_offsets": [len(body), len(body) + 16]}
+    text = json.dumps(entries).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + body + bytes(16))
+    message = refusal_or_none(folder)
+    assert (message is not None) == refused
+    assert message is None or f"the tensor '{name}' is of type I64, which is not supported" in message
+
+
 ODD_VALUES: list[Any] = [
     None, True, -1, 0, 1, 2**31, 10**30, 0.5, -1e400, 1e-300, "", "x", [], [1], ["x"], [None] * 3, {}, {"a": 1}
 ]  # fmt: skip

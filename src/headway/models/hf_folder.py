@@ -11,6 +11,7 @@ from typing import Final
 
 from headway.core.errors import ModelFileError
 from headway.core.plan import TensorType
+from headway.models.hf_names import is_ignored
 from headway.models.model_folder import check_inside
 from headway.models.placement import StoredTensor
 from headway.models.safetensors import SafetensorsFile, read_safetensors
@@ -85,6 +86,8 @@ def _stored(file: SafetensorsFile, number: int) -> dict[str, StoredTensor]:
     found: dict[str, StoredTensor] = {}
     for name, tensor in file.tensors.items():
         kind = _TYPES.get(tensor.dtype)
+        if kind is None and is_ignored(name):  # such as the positions of a vision model, which are integers
+            continue
         if kind is None:
             raise ModelFileError(
                 f"{file.path}: the tensor {name[:80]!r} is of type {tensor.dtype}, which is not supported "
