@@ -12,6 +12,7 @@ from headway.gateway.tool_support import ToolSupport, find_tool_support
 from headway.models.grammar import GrammarVocabulary
 from headway.wire.chat_request import ChatCall, parse_chat
 from support.tool_text import (
+    CODER_SOURCE,
     HERMES_SOURCE,
     LLAMA_SOURCE,
     MISTRAL_SOURCE,
@@ -19,10 +20,15 @@ from support.tool_text import (
     PHI_SOURCE,
     WEATHER,
     MarkedTokenizer,
+    function,
     template,
 )
 
 TOKENIZER = MarkedTokenizer()
+CODER_CALL = (
+    "<tool_call>\n<function=get_weather>\n<parameter=city>\n{city}\n</parameter>\n"
+    "<parameter=days>\n{days}\n</parameter>\n</function>\n</tool_call>"
+)
 SOURCES = [HERMES_SOURCE, LLAMA_SOURCE, PHI_SOURCE, MISTRAL_SOURCE]
 HEAD = '{"name": "get_weather", "arguments": '
 CALL = HEAD + '{"city": "Paris", "days": 2}}'
@@ -118,6 +124,54 @@ def test_a_strict_function_leaves_text_free_and_calls_correct(
         assert not takes(vocabulary, strict, "<|python_tag|>" + written(source, BAD))
 
 
+def test_calls_in_tags_are_forced_too(vocabulary: GrammarVocabulary) -> None:
+    required = grammar(CODER_SOURCE, call(tool_choice="required"))
+    assert takes(vocabulary, required, CODER_CALL.format(city="São\n<Paulo>", days=3))
+    assert takes(
+        vocabulary,
+        required,
+        CODER_CALL.format(city="", days=3).replace("\n<parameter=days>\n3\n</parameter>", ""),
+    )
+    assert takes(
+        vocabulary, required, CODER_CALL.format(city="a", days=3) + "\n" + CODER_CALL.format(city="b", days=4)
+    )
+    assert not takes(vocabulary, required, CODER_CALL.format(city="Paris", days="three"))
+    assert not takes(vocabulary, required, CODER_CALL.format(city="Paris", days=0))
+    assert not takes(vocabulary, required, CODER_CALL.replace("city>", "town>").format(city="Paris", days=3))
+    assert takes(vocabulary, required, "<tool_call>\n<function=now>\n</function>\n</tool_call>")
+    strict = grammar(CODER_SOURCE, call(STRICT, NOW))
+    assert takes(vocabulary, strict, "I look. " + CODER_CALL.format(city="Paris", days=3))
+    assert not takes(vocabulary, strict, "I look. " + CODER_CALL.format(city="Paris", days="three"))
+
+
+def test_tagged_text_takes_what_values_it_may_have_and_no_more(vocabulary: GrammarVocabulary) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"unit": {"enum": ["c", "k"]}, "at": {"$ref": "#/$defs/at"}},
+        "required": ["unit", "at"],
+        "$defs": {"at": {"type": "array", "items": {"type": "integer"}}},
+    }
+    request = call(function("f", schema, strict=True), tool_choice="required")
+    text = (
+        "<tool_call>\n<function=f>\n<parameter=unit>\n{}\n</parameter>\n"
+        "<parameter=at>\n{}\n</parameter>\n</function>\n</tool_call>"
+    )
+    assert takes(vocabulary, grammar(CODER_SOURCE, request), text.format("k", "[1, 2]"))
+    assert not takes(vocabulary, grammar(CODER_SOURCE, request), text.format("x", "[1, 2]"))
+    assert not takes(vocabulary, grammar(CODER_SOURCE, request), text.format("k", '["a"]'))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"properties": {"a": {"type": "string", "pattern": "x+"}}}, {"properties": {}, "minProperties": 1}],
+)
+def test_what_tagged_text_cannot_be_held_to_is_refused_if_strict(schema: dict[str, Any]) -> None:
+    assert tools_grammar(call(function("f", schema), tool_choice="required"), support(CODER_SOURCE))
+    with pytest.raises(InvalidRequest) as info:
+        tools_grammar(call(function("f", schema, strict=True)), support(CODER_SOURCE))
+    assert info.value.param == "tools"
+
+
 def test_an_answer_is_free_if_no_call_is_asked_for_and_no_function_is_strict() -> None:
     assert tools_grammar(call(), support(HERMES_SOURCE)) is None
 
@@ -176,7 +230,7 @@ def test_what_is_forced_is_what_the_parser_reads(vocabulary: GrammarVocabulary, 
         token_id = next((i for i in allowed if i in list(b'"}')), allowed[-1])
         assert matcher.advance([token_id])
         text += TOKENIZER.token_bytes(token_id)
-    parser = ToolParser(0, support(source).syntax, {"get_weather"}, lambda: "id")
+    parser = ToolParser(0, support(source).syntax, {"get_weather": {}}, lambda: "id")
     found = parser.push(text.decode()) + parser.flush()
     assert found[0] == ToolCallStart(0, 0, "id", "get_weather")
     arguments = "".join(event.text for event in found if isinstance(event, ToolCallArguments))

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from headway.gateway.text_events import ToolCallArguments, ToolCallStart
 from headway.gateway.tool_parser import Content, Found, ToolParser
-from headway.gateway.tool_syntax import FUNCTOOLS, HERMES, LLAMA, MISTRAL, PHI, ToolSyntax
+from headway.gateway.tool_syntax import CODER, FUNCTOOLS, HERMES, LLAMA, MISTRAL, PHI, ToolSyntax
 
-NAMES = {"get_weather", "now"}
-SYNTAXES = [HERMES, LLAMA, PHI, FUNCTOOLS, MISTRAL]
+FUNCTIONS = {
+    "get_weather": {"days": frozenset({"integer"}), "detail": frozenset({"boolean", "null"})},
+    "now": dict[str, frozenset[str]](),
+}
+SYNTAXES = [HERMES, CODER, LLAMA, PHI, FUNCTOOLS, MISTRAL]
 CITY = '{"city": "Paris"}'
 ONE = f'{{"name": "get_weather", "arguments": {CITY}}}'
 NOW = '{"name": "now", "arguments": {}}'
@@ -19,7 +22,7 @@ NOW = '{"name": "now", "arguments": {}}'
 
 def parser(syntax: ToolSyntax, max_calls: int | None = None) -> ToolParser:
     ids = itertools.count()
-    return ToolParser(0, syntax, NAMES, lambda: f"call_{next(ids)}", max_calls)
+    return ToolParser(0, syntax, FUNCTIONS, lambda: f"call_{next(ids)}", max_calls)
 
 
 def read(syntax: ToolSyntax, parts: Iterable[str], max_calls: int | None = None) -> list[Found]:
@@ -138,6 +141,56 @@ def test_white_space_before_what_is_no_bare_call_is_given_back_once() -> None:
     assert read(LLAMA, ["\n{<tool"]) == [Content(0, "\n{<tool")]
 
 
+def tagged(*parameters: tuple[str, str], name: str = "get_weather") -> str:
+    inside = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in parameters)
+    return f"<tool_call>\n<function={name}>\n{inside}</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (tagged(("city", "Paris")), [WEATHER]),
+        ("Hm.\n" + tagged(("city", "Paris")) + "\n" + tagged(name="now"), ["Hm.", WEATHER, "now:{}"]),
+        (tagged(("city", 'a "b"\n\n<c>\t')), ['get_weather:{"city": "a \\"b\\"\\n\\n<c>\\t"}']),
+        (tagged(("city", "5"), ("days", "5")), ['get_weather:{"city": "5", "days": 5}']),
+        (tagged(("days", "five"), ("detail", "5")), ['get_weather:{"days": "five", "detail": "5"}']),
+        (tagged(("detail", "null"), ("city", "")), ['get_weather:{"detail": null, "city": ""}']),
+        (tagged(("days", "NaN")), ['get_weather:{"days": "NaN"}']),
+        (
+            "<tool_call><function=get_weather><parameter=city>Paris</parameter></function></tool_call>",
+            [WEATHER],
+        ),
+        (tagged(("city", "Paris"))[:-12], [WEATHER]),
+        (tagged(("city", "Paris")).replace("</function>", "oops"), [WEATHER, "oops\n</tool_call>"]),
+        (tagged(("city", "Paris"))[:54], ['get_weather:{"city": "Pa']),
+        (tagged(name="unknown"), [tagged(name="unknown")]),
+        ("<tool_call>\n</tool_call>", ["<tool_call>\n</tool_call>"]),
+        ('<tool_call>{"name": "now"}', ['<tool_call>{"name": "now"}']),
+    ],
+)
+def test_calls_in_tags_come_out_as_json(text: str, expected: list[str]) -> None:
+    assert summarised(CODER, text) == expected
+
+
+def test_tagged_text_streams() -> None:
+    machine = parser(CODER)
+    machine.push("<tool_call>\n<function=get_weather>\n")
+    assert machine.push("<parameter=city>\nPar") == [ToolCallArguments(0, 0, '{"city": "Par')]
+    assert machine.push("is\n</para") == [ToolCallArguments(0, 0, "is")]
+    assert machine.push("graph>") == [ToolCallArguments(0, 0, "\\n</paragraph>")]
+    assert machine.push("\n</parameter>") == [ToolCallArguments(0, 0, '"')]
+    assert machine.push("\n</function>") == [ToolCallArguments(0, 0, "}")]
+
+
+@given(st.dictionaries(st.sampled_from(["city", "days", "detail"]), st.text(max_size=12)))
+def test_any_tagged_text_is_json_in_the_end(values: dict[str, str]) -> None:
+    text = tagged(*((key, value.replace("</parameter>", "")) for key, value in values.items()))
+    (line,) = summarised(CODER, text)
+    arguments = json.loads(line.removeprefix("get_weather:"))
+    assert list(arguments) == list(values)
+    assert arguments.get("city") == values.get("city")
+
+
 def test_a_marker_right_after_a_malformed_call_begins_another() -> None:
     assert summarised(HERMES, f"<tool_call>oops <tool_call>{NOW}</tool_call>") == [
         "<tool_call>oops",
@@ -215,6 +268,7 @@ _FRAGMENTS = st.sampled_from(
             "\n",
         ),
         *('{"name": "now"', '"name": "get_weather"', '"arguments": ', '"parameters": ', "{}", CITY, ONE, NOW),
+        *("<function=now>", "<function=get_weather>\n", "<parameter=city>", "</parameter>", "</function>"),
         *("null", "x", "é", "🙂", '"{\\"a\\": 1}"', "\\u00e9"),
     ]
 )

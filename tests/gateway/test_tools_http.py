@@ -17,6 +17,7 @@ from support.live_server import live_server
 from support.scripted_client import INFO as SMALL_INFO
 from support.scripted_client import Script, answering
 from support.tool_text import (
+    CODER_SOURCE,
     HERMES_SOURCE,
     LLAMA_SOURCE,
     MISTRAL_SOURCE,
@@ -35,6 +36,9 @@ PARIS = '{"city": "Paris"}'
 PARIS_CALL = f'{{"name": "get_weather", "arguments": {PARIS}}}'
 ONE_CALL = f"<tool_call>\n{PARIS_CALL}\n</tool_call>"
 TWO_CALLS = f'I look.\n{ONE_CALL}\n<tool_call>\n{{"name": "now", "arguments": {{}}}}\n</tool_call>'
+TAGGED_CALL = (
+    "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>"
+)
 ID = re.compile(r"call_[A-Za-z0-9]{24}")
 
 
@@ -63,6 +67,11 @@ def client_of(served: Service) -> Iterator[openai.OpenAI]:
         (HERMES_SOURCE, f"I look.\n{ONE_CALL}", "I look."),
         (LLAMA_SOURCE, PARIS_CALL.replace("arguments", "parameters"), None),
         (LLAMA_SOURCE, "<|python_tag|>" + PARIS_CALL.replace("arguments", "parameters"), None),
+        (
+            CODER_SOURCE,
+            f"I look.\n{TAGGED_CALL}",
+            "I look.",
+        ),
         (PHI_SOURCE, f"<|tool_call|>[{PARIS_CALL}]<|/tool_call|>", None),
         (MISTRAL_SOURCE, f"[TOOL_CALLS] [{PARIS_CALL}]", None),
     ],

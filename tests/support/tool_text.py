@@ -21,6 +21,10 @@ def _turns(call: str) -> str:
 HERMES_SOURCE: Final = _TOOLS + _turns(
     '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}\n</tool_call>'
 )
+CODER_SOURCE: Final = _TOOLS + _turns(
+    "<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments | items %}"
+    "<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>"
+)
 LLAMA_SOURCE: Final = _TOOLS + _turns(
     '{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}<|eot_id|>'
 )

@@ -28,6 +28,7 @@ from headway.gateway.tool_grammar import tools_grammar
 from headway.gateway.tool_parser import ToolParser
 from headway.gateway.tool_prompt import render
 from headway.gateway.tool_support import ToolSupport
+from headway.gateway.tool_xml_reader import parameter_types
 from headway.wire import sse
 from headway.wire.chat_request import ChatCall, parse_chat
 from headway.wire.chat_response import (
@@ -87,11 +88,11 @@ class ChatEndpoint:
         support = tool_support(call, served)
         if support is None:
             return served.text_maker(call.options.stop)
-        names = frozenset(tool.name for tool in call.tools)
+        functions = {tool.name: parameter_types(tool.parameters) for tool in call.tools}
         max_calls = None if call.parallel_tool_calls else 1
 
         def new_tools(choice: int) -> ToolParser:
-            return ToolParser(choice, support.syntax, names, new_call_id, max_calls)
+            return ToolParser(choice, support.syntax, functions, new_call_id, max_calls)
 
         return served.text_maker(call.options.stop, new_tools)
 

@@ -12,6 +12,7 @@ from typing import Final
 from headway.core.errors import InvalidRequest
 from headway.core.request import Grammar
 from headway.gateway.tool_support import ToolSupport
+from headway.gateway.tool_xml_grammar import TEXT_RULES, xml_call_rules
 from headway.wire.chat_request import ChatCall
 from headway.wire.structured import inline_json
 from headway.wire.tools import ToolDefinition
@@ -61,6 +62,11 @@ def _grammar(rules: Sequence[str]) -> Grammar:
 def _call_rules(tools: Sequence[ToolDefinition], support: ToolSupport) -> list[str]:
     """Return the rule `call`, one call's object."""
     rules = ["call: " + " | ".join(f"call_{index}" for index in range(len(tools)))]
+    if support.syntax.is_xml:
+        rules += TEXT_RULES
+        return rules + [
+            rule for index, tool in enumerate(tools) for rule in xml_call_rules(tool, index, _options(tool))
+        ]
     for index, tool in enumerate(tools):
         head = f'{{"name": {json.dumps(tool.name)}, "{support.syntax.arguments_key}": '
         rules += [
@@ -71,9 +77,13 @@ def _call_rules(tools: Sequence[ToolDefinition], support: ToolSupport) -> list[s
 
 
 def _schema(tool: ToolDefinition) -> Mapping[str, object]:
-    """Return the schema of the arguments. What the library cannot enforce is an error only where `strict` asks for it."""
     schema = tool.parameters or _EMPTY_OBJECT
-    return {"type": "object", **schema, "x-guidance": {**_SPACING, "lenient": not tool.strict}}
+    return {"type": "object", **schema, "x-guidance": _options(tool)}
+
+
+def _options(tool: ToolDefinition) -> Mapping[str, object]:
+    """Return how JSON is written. What the library cannot enforce is an error only where `strict` asks for it."""
+    return {**_SPACING, "lenient": not tool.strict}
 
 
 def _calls(support: ToolSupport, *, several: bool) -> str:

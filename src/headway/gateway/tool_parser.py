@@ -8,13 +8,14 @@ included; nothing else is ever lost. As the machine takes one character at a tim
 The markers' automaton is that of `models/stop_strings.py`. It knows no tokens.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from headway.gateway.text_events import ToolCallArguments, ToolCallStart
 from headway.gateway.tool_call_reader import CallReader, Progress
 from headway.gateway.tool_syntax import ToolSyntax
+from headway.gateway.tool_xml_reader import ParameterTypes, XmlCallReader
 from headway.models.stop_strings import StopStrings
 
 _SPACE: Final = " \t\r\n"
@@ -36,7 +37,7 @@ Found = Content | ToolCallStart | ToolCallArguments
 class ToolParser:
     """The calls of one choice.
 
-    names      the functions that may be called
+    functions  those that may be called, and what their parameters take
     new_id     draws a call's id
     max_calls  after so many calls nothing more is read (`full`); None = as many as come
     """
@@ -45,14 +46,14 @@ class ToolParser:
         self,
         choice: int,
         syntax: ToolSyntax,
-        names: Collection[str],
+        functions: Mapping[str, ParameterTypes],
         new_id: Callable[[], str],
         max_calls: int | None = None,
     ) -> None:
         self.num_calls = 0
         self._choice = choice
         self._syntax = syntax
-        self._names = names
+        self._functions = functions
         self._new_id = new_id
         self._max_calls = max_calls
         self._markers = StopStrings((syntax.begin,))
@@ -64,7 +65,7 @@ class ToolParser:
         self._num_blank = 0  # white space right before that
         self._seen_text = False  # anything but white space
         self._after_call = False  # nothing but white space since a call
-        self._reader: CallReader | None = None
+        self._reader: CallReader | XmlCallReader | None = None
         self._in_list = False
         self._num_closed = 0
 
@@ -118,16 +119,19 @@ class ToolParser:
     def _before_call(self, char: str) -> None:
         """After a marker, or a comma in a list."""
         self._pending.append(char)
-        if char == "{":
+        if char == ("<" if self._syntax.is_xml else "{"):
             self._begin_call(eager=True)
-        elif char == "[" and not self._in_list:
+        elif char == "[" and not self._in_list and not self._syntax.is_xml:
             self._in_list = True
         elif char not in _SPACE:
             self._give_back(char)
 
     def _begin_call(self, *, eager: bool) -> None:
         self._num_blank = 0
-        self._reader = CallReader(self._names, eager=eager)
+        if self._syntax.is_xml:
+            self._reader = XmlCallReader(self._functions)
+        else:
+            self._reader = CallReader(self._functions, eager=eager)
         self._step = self._in_call
 
     def _in_call(self, char: str) -> None:
@@ -225,7 +229,7 @@ class ToolParser:
         self._pending_start += len(self._pending)
         self._pending.clear()
 
-    def _give_arguments(self, reader: CallReader) -> None:
+    def _give_arguments(self, reader: CallReader | XmlCallReader) -> None:
         text = reader.take_arguments()
         if text:
             self._found.append(ToolCallArguments(self._choice, self.num_calls - 1, text))

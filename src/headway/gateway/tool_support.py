@@ -6,7 +6,7 @@ message ("Phi-4-mini-instruct", model card, tool-enabled function-calling format
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from headway.core.errors import InvalidRequest
@@ -82,6 +82,8 @@ def find_tool_support(template: Template | None, vocabulary: Vocabulary) -> Tool
     in_system = not takes and _differ(template, [_SYSTEM], [{**_SYSTEM, "tools": "[]"}], None)
     if not (takes or in_system):
         return None
+    if syntax.end not in template.source and _token_id(vocabulary, syntax.end) is None:
+        syntax = replace(syntax, end="")  # Granite writes Phi's list without an end
     special_ids: dict[str, int] = {}
     for mark in filter(None, (syntax.begin, syntax.end)):
         token_id = _token_id(vocabulary, mark)

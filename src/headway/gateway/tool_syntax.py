@@ -1,12 +1,13 @@
 """How a model writes tool calls, found from its chat template and vocabulary, never from its name.
 
 A template shows earlier calls, or tells the model how to write them, so it holds the markers that the model was trained
-on. The syntaxes are those that the models' makers publish with their templates: Qwen (after NousResearch's Hermes), Meta
-(Llama 3.1 and 3.2), Microsoft (Phi-4-mini), Mistral. `tool_parser` reads them, `tool_grammar` forces them.
+on. The syntaxes are those that the models' makers publish with their templates: Qwen (after NousResearch's Hermes, and
+Qwen3-Coder's own), Meta (Llama 3.1 and 3.2), Microsoft (Phi-4-mini), Mistral. `tool_parser` reads them, `tool_grammar`
+forces them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -22,6 +23,7 @@ class ToolSyntax:
     margin          what is written between the markers and the object, and between an end and a beginning
     arguments_key   what the model calls the arguments; both keys are read
     has_short_ids   calls' ids must have nine letters and digits
+    is_xml          a call is not a JSON object, but tags around plain text
     """
 
     name: str
@@ -32,6 +34,7 @@ class ToolSyntax:
     margin: str = ""
     arguments_key: str = "arguments"
     has_short_ids: bool = False
+    is_xml: bool = False
 
     @property
     def list_begin(self) -> str:
@@ -40,6 +43,7 @@ class ToolSyntax:
 
 
 HERMES: Final = ToolSyntax(name="hermes", begin="<tool_call>", end="</tool_call>", margin="\n")
+CODER: Final = replace(HERMES, name="qwen-coder", is_xml=True)
 LLAMA: Final = ToolSyntax(name="llama", begin="<|python_tag|>", is_bare=True, arguments_key="parameters")
 PHI: Final = ToolSyntax(name="phi", begin="<|tool_call|>", end="<|/tool_call|>", is_list=True)
 FUNCTOOLS: Final = ToolSyntax(name="functools", begin="functools[", is_list=True)
@@ -53,8 +57,9 @@ def find_syntax(template: str, is_token: Callable[[str], bool]) -> ToolSyntax | 
     is_token   whether a text is a token of its own
     """
     if "<tool_call>" in template:
-        # Qwen3-Coder and others write their arguments as XML between the same markers, GLM as <arg_key>.
-        return None if "<function=" in template or "<arg_key>" in template else HERMES
+        if "<arg_key>" in template:  # GLM's way of writing arguments
+            return None
+        return CODER if "<function=" in template and "<parameter=" in template else HERMES
     if "[TOOL_CALLS]" in template:
         return None if "[ARGS]" in template or "[CALL_ID]" in template else MISTRAL
     if "functools[" in template:
