@@ -7,6 +7,7 @@ with atheris.instrument_imports(include=["headway"]):
     from headway.wire.completion_request import parse_completion
     from headway.wire.embeddings import parse_embedding
     from headway.wire.messages_request import parse_count_call, parse_message_call
+    from headway.wire.responses_request import parse_responses
     from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 from entrance import fuzz
@@ -21,6 +22,7 @@ PARSERS = (
     parse_detokenize,
     parse_message_call,
     parse_count_call,
+    parse_responses,
 )
 
 

@@ -1,4 +1,4 @@
-"""A Hugging Face folder, from the bytes of its config.json and model.safetensors to a plan.
+"""A Hugging Face folder, from the bytes of its config.json and model.safetensors to a summary and a plan.
 
 The first byte's high bit says whether the safetensors file is the input's, or a header alone, to which its length and a
 hole of the size that its offsets ask for are added. Two bytes with the length of config.json follow, then both.
@@ -12,6 +12,7 @@ import atheris  # type: ignore[import-untyped]
 with atheris.instrument_imports(include=["headway"]):
     from headway.models.architectures import open_plan
     from headway.models.safetensors import read_safetensors
+    from headway.models.summary import summarise
 
 from entrance import fuzz, scratch_folder
 from headway.core.errors import ModelFileError
@@ -36,6 +37,7 @@ def one_input(data: bytes) -> None:
         else:
             stream.write(weights)
     read_safetensors(WEIGHTS)
+    summarise(FOLDER)
     open_plan(FOLDER)
 
 

@@ -47,6 +47,13 @@ BODIES = (
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "2"}]}],
      "tools": [{"name": "f", "description": "d", "input_schema": _SCHEMA}], "tool_choice": {"type": "any"},
      "stop_sequences": ["x"], "metadata": {"user_id": "u"}, "thinking": {"type": "disabled"}},
+    {"model": "m", "instructions": "i", "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "2"}],
+     "tools": [{"type": "function", "name": "f", "description": "d", "parameters": _SCHEMA, "strict": False}],
+     "tool_choice": "auto", "text": {"format": {"type": "json_schema", "name": "n", "schema": _SCHEMA}},
+     "max_output_tokens": 5, "store": False, "stream": True},
     {"model": "m", "tokens": [1, 2, 3], "content": "a", "add_special_tokens": True},
 )  # fmt: skip
 
