@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from headway.core.messages import TokenLogprobs
 from headway.gateway.choice_text import ChoiceText
-from headway.gateway.text_events import ChoiceEnd, Piece, TextEvent
+from headway.gateway.text_events import ChoiceEnd, Piece, TextEvent, ToolCallArguments, ToolCallStart
+from headway.gateway.tool_parser import ToolParser
+from headway.gateway.tool_syntax import HERMES
 from headway.models.detokenizer import Detokenizer
 from headway.models.stop_strings import StopMatcher
 from support.byte_text import EOS_ID, ByteTokenizer
@@ -115,3 +117,66 @@ def test_nothing_comes_after_the_end(reason: str) -> None:
     assert choice.push(b"a", ()) == ()
     assert choice.finish("stop") == ()
     assert choice.num_tokens == 0
+
+
+TOOL_TEXT = (
+    'Hm, {END}\n<tool_call>\n{"name": "f", "arguments": {"a": "END"}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>\nDone. €'
+)
+
+
+def with_tools(*stop: str, max_calls: int | None = None) -> ChoiceText:
+    parser = ToolParser(0, HERMES, {"f": {}}, lambda: "id", max_calls)
+    return ChoiceText(0, Detokenizer(ByteTokenizer()), StopMatcher(stop) if stop else None, parser)
+
+
+def joined(events: Sequence[TextEvent]) -> list[object]:
+    """Everything but the seams: adjoining text and arguments joined."""
+    found: list[object] = []
+    for event in events:
+        last = found[-1] if found else None
+        if isinstance(event, Piece) and isinstance(last, Piece):
+            found[-1] = Piece(0, last.text + event.text, last.scored + event.scored)
+        elif isinstance(event, ToolCallArguments) and isinstance(last, ToolCallArguments):
+            found[-1] = ToolCallArguments(0, last.index, last.text + event.text)
+        else:
+            found.append(event)
+    return found
+
+
+@given(
+    st.lists(st.integers(1, 12), max_size=40),
+    st.sampled_from(["", "END", "Done", "}}", "\n"]),
+    st.sampled_from([None, 1, 2]),
+)
+def test_text_around_calls_does_not_depend_on_how_tokens_are_cut_into_steps(
+    cuts: list[int], stop: str, max_calls: int | None
+) -> None:
+    data = TOOL_TEXT.encode()
+    stops = [stop] if stop else []
+    whole = with_tools(*stops, max_calls=max_calls)
+    expected = joined([*whole.push(data, scores(data)), *whole.finish("stop")])
+    parts = with_tools(*stops, max_calls=max_calls)
+    events: list[TextEvent] = []
+    for size in cuts:
+        events += parts.push(data[:size], scores(data[:size]))
+        data = data[size:]
+    events += [*parts.push(data, scores(data)), *parts.finish("stop")]
+    assert joined(events) == expected
+    assert parts.num_tokens == whole.num_tokens
+    for event in events:
+        if isinstance(event, Piece):
+            assert all(token.logprobs.token_id in event.text.encode() for token in event.scored)
+
+
+def test_a_stop_string_held_back_does_not_reach_across_a_call() -> None:
+    choice = with_tools("XY")
+    text = 'X<tool_call>{"name": "f"}</tool_call>Y'
+    events = [*choice.push(text.encode(), ()), *choice.finish("stop")]
+    assert joined(events) == [
+        Piece(0, "X"),
+        ToolCallStart(0, 0, "id", "f"),
+        ToolCallArguments(0, 0, "{}"),
+        Piece(0, "Y"),
+        ChoiceEnd(0, "tool_calls"),
+    ]
