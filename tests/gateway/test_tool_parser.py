@@ -73,6 +73,7 @@ WEATHER = "get_weather:" + CITY
         (HERMES, f"<tool_call>{ONE}<tool_call>{NOW}", [WEATHER, "now:{}"]),
         (LLAMA, '{"name": "get_weather", "parameters": {"city": "Paris"}}', [WEATHER]),
         (LLAMA, '\n{"type": "function", "name": "now", "parameters": {}}', ["now:{}"]),
+        (LLAMA, '{"type": "function", "function": "now", "parameters": {}}', ["now:{}"]),
         (LLAMA, f"<|python_tag|>{ONE}; {NOW}", [WEATHER, "now:{}"]),
         (LLAMA, f"{ONE}; {NOW}", [WEATHER, "now:{}"]),
         (LLAMA, f"{ONE}\n{NOW}\n", [WEATHER, "now:{}"]),
@@ -222,6 +223,15 @@ def test_a_bare_call_starts_only_with_its_arguments() -> None:
     assert machine.push('eters": {') == [
         ToolCallStart(0, 0, "call_0", "now"),
         ToolCallArguments(0, 0, "{"),
+    ]
+
+
+def test_an_answer_in_json_that_is_no_call_is_not_held_back() -> None:
+    machine = parser(LLAMA)
+    assert machine.push('{"answer"') == [Content(0, '{"answer"')]
+    assert machine.push(": [1, ") == [Content(9, ": [1,")]
+    assert summarised(LLAMA, '{"name": "now", "x": 1, "parameters": {}}') == [
+        '{"name": "now", "x": 1, "parameters": {}}'
     ]
 
 

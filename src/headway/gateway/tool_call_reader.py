@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 
 _ARGUMENTS: Final = ("arguments", "parameters")
+_KNOWN: Final = (*_ARGUMENTS, "name", "function", "type", "id")
+"""The keys of calls without a marker: an answer in JSON with any other key is none, and need not be held back."""
 _SPACE: Final = " \t\r\n"
 _LONGEST_ESCAPE: Final = len(r"\ud83d\ude00")
 
@@ -31,7 +33,8 @@ class CallReader:
     """One call. Give it what follows the opening brace.
 
     names   the functions that may be called; another name breaks the object
-    eager   the call has started once its name is known, not only when its arguments begin
+    eager   the object certainly is meant as a call: it has started once its name is known, not only when its arguments
+            begin, and its other keys do not matter
     """
 
     def __init__(self, names: Collection[str], *, eager: bool) -> None:
@@ -84,7 +87,7 @@ class CallReader:
         if self._string_goes_on(char):
             return Progress.MORE
         key = _decode("".join(self._raw))
-        if key is None:
+        if key is None or not (self._eager or key in _KNOWN):
             return Progress.BROKEN
         self._key = key
         self._step = self._before_colon
@@ -105,6 +108,8 @@ class CallReader:
             return self._begin_arguments(char)
         if self._key == "name" and self._name is None:
             return self._begin_string(self._in_name) if char == '"' else Progress.BROKEN
+        if self._key == "function" and self._name is None and char == '"':  # Llama 3.1 writes it now and then
+            return self._begin_string(self._in_name)
         if char == '"':
             return self._begin_string(self._in_skipped_string)
         if char in "{[":
