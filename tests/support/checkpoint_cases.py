@@ -30,7 +30,8 @@ class Ablation:
     config: Config = field(default_factory=dict)
     fill: Mapping[str, float] = field(default_factory=dict)
     least: float = 0.15
-    """How far the logits have to move, as a relative error: three times what int8 may be off."""
+    """How far the logits have to move, as a relative error: three times what int8 may be off, or, where few of the
+    positions or layers are concerned, at least more than bf16 may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +175,7 @@ _LONGROPE: Final = {"long_factor": _LONG_FACTORS, "short_factor": _SHORT_FACTORS
 _WINDOW_OFF: Final = Ablation(name="no window", config={"sliding_window": None})
 _WINDOW_WIDE: Final = Ablation(name="no window", config={"sliding_window": 4096})
 _WINDOW_OFF_BY_ONE: Final = Ablation(
-    name="window one wider", config={"sliding_window": WINDOW + 1}, least=0.04
+    name="window one wider", config={"sliding_window": WINDOW + 1}, least=0.03
 )
 _NO_SCALING: Final = Ablation(name="rotation not scaled", config={"rope_scaling": None})
 
@@ -307,7 +308,9 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="qwen3moe",
-        seed=2,  # of 30, that whose router decided least narrowly at the positions compared
+        # Of eight, the model that int8 moves least in double precision (by 2.7 to 10 %): where a router decides narrowly,
+        # a rounding chooses another expert, which is no mistake of whoever computes it.
+        seed=3,
         num_shards=2,
         config=_qwen3moe(),
         ablations=[
@@ -319,6 +322,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="qwen3moe-raw",
+        seed=4,
         llama_cpp=False,  # it normalizes always, whatever the file says
         config=_qwen3moe(norm_topk_prob=False, num_experts=6, num_experts_per_tok=3),
         ablations=[Ablation(name="experts' weights normalized", config={"norm_topk_prob": True}, least=0.1)],
@@ -382,7 +386,7 @@ CASES: Final[Sequence[Case]] = (
         name="gemma2-scale",
         llama_cpp=False,  # it knows the scale of each size by heart, whatever the file says
         num_tokens=300,
-        config=_gemma2(attn_logit_softcapping=50.0, query_pre_attn_scalar=12),
+        config=_gemma2(attn_logit_softcapping=50.0, query_pre_attn_scalar=64),
         ablations=[Ablation(name="scale of the head's size", config={"query_pre_attn_scalar": 32})],
     ),
     Case(
@@ -395,7 +399,7 @@ CASES: Final[Sequence[Case]] = (
             sliding_window_pattern=6,
         ),
         ablations=[
-            _NO_SCALING,
+            Ablation(name="rotation not scaled", config={"rope_scaling": None}, least=0.1),
             Ablation(name="global rotation everywhere", config={"rope_local_base_freq": 1e6}),
             Ablation(name="local rotation everywhere", config={"rope_theta": 1e4}, least=0.1),
             Ablation(name="no local layers", config={"sliding_window_pattern": 1}),
@@ -464,6 +468,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="qwen3moe-quantized",
+        seed=11,
         dtype="F32",
         sources=["gguf"],
         num_tokens=300,
