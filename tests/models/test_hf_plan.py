@@ -152,6 +152,25 @@ def test_the_text_model_beside_a_vision_model_is_planned(tmp_path: Path) -> None
     assert tensors_of(with_vision) == tensors_of(alone)
 
 
+@pytest.mark.parametrize(
+    ("inside", "outside", "tied"),
+    [(None, None, True), (True, None, True), (None, False, False), (False, None, False), (True, False, None)],
+)
+def test_the_model_and_its_text_configuration_agree_on_tied_embeddings(
+    tmp_path: Path, inside: bool | None, outside: bool | None, tied: bool | None
+) -> None:
+    case, weights, config = gemma3_with_vision()
+    config["text_config"]["tie_word_embeddings"] = inside
+    config["tie_word_embeddings"] = outside
+    message = refusal_or_none(write_folder(tmp_path / "model", case, weights, config=config))
+    if tied:
+        assert message is None
+    else:
+        assert message is not None
+        assert ("lm_head.weight is missing" in message) == (tied is False)
+        assert ("tie_word_embeddings differs" in message) == (tied is None)
+
+
 def test_keys_that_text_configurations_leave_out_have_their_defaults(tmp_path: Path) -> None:
     case, weights, config = gemma3_with_vision()
     left_out = ("rope_theta", "rope_local_base_freq", "rms_norm_eps", "sliding_window_pattern")
@@ -222,6 +241,7 @@ def test_what_changes_nothing_is_accepted(
         ("llama", {"tie_word_embeddings": False}, r"the tensor lm_head\.weight is missing"),
         ("llama", {"tie_word_embeddings": 1}, "tie_word_embeddings is 1, neither true nor false"),
         ("llama", {"rms_norm_eps": 0}, "rms_norm_eps is 0, out of range"),
+        ("llama", {"rms_norm_eps": 10**400}, "out of range"),  # found by fuzzing: no float holds it
         ("llama", {"rope_theta": 1e30}, "rope_theta is 1e\\+30, out of range"),
         ("llama", {"rope_theta": "10000"}, "rope_theta is '10000', not a number"),
         ("llama", {"rope_scaling": []}, r"rope_scaling is \[\], not an object"),

@@ -99,14 +99,9 @@ def _read_config(folder: Path) -> tuple[HfConfig, Architecture]:
         config.fail(
             f"quantised weights ({shown(method)}) are not supported; use the model's own folder or a GGUF file"
         )
-    if model_type == "gemma3":  # the text model beside a vision model, which text does not need
-        config.refuse_unsupported({"text_config", "vision_config", "tie_word_embeddings"})
-        outside, config = config, config.inner("text_config")
+    if model_type == "gemma3":
+        config = _beside_vision(config)
         model_type = config.text("model_type", "gemma3_text")
-        tied = config.values.get("tie_word_embeddings", outside.values.get("tie_word_embeddings", True))
-        if outside.values.get("tie_word_embeddings", tied) != tied:
-            config.fail("tie_word_embeddings differs between the model and its text_config")
-        config = HfConfig(where, {**config.values, "tie_word_embeddings": tied}, path=config.path)
     row = by_model_type(model_type)
     if row is None:
         supported = ", ".join(row.model_type for row in ARCHITECTURES)
@@ -118,19 +113,33 @@ def _read_config(folder: Path) -> tuple[HfConfig, Architecture]:
             f"architectures is {shown(classes)}, which is not supported (supported: {', '.join(row.classes)})"
         )
     config = HfConfig(where, config.values, path=config.path, defaults=row.defaults)
-    understood = (
-        _UNDERSTOOD | _UNDERSTOOD_BY[row.windows] | {f"{cap}_logit_softcapping" for cap in row.soft_caps}
-    )
-    if row.experts:
-        understood |= _UNDERSTOOD_EXPERTS
-    if row.partial_rotation:
-        understood |= {"partial_rotary_factor"}
-    if row.local_theta is not None:
-        understood |= {"_sliding_window_pattern", "rope_local_base_freq", "sliding_window_pattern"}
-    if "query_pre_attn_scalar" in row.defaults:
-        understood |= {"hidden_activation", "query_pre_attn_scalar"}
-    config.refuse_unsupported(understood)
+    config.refuse_unsupported(_understood(row))
     return config, row
+
+
+def _beside_vision(config: HfConfig) -> HfConfig:
+    """Return the configuration of a text model that lies beside a vision model, which text does not need."""
+    key = "tie_word_embeddings"
+    config.refuse_unsupported({"text_config", "vision_config", key})
+    text = config.inner("text_config")
+    said = [value for value in (text.values.get(key), config.values.get(key)) if value is not None]
+    if len(said) == 2 and said[0] != said[1]:
+        config.fail(f"{key} differs between the model and its text_config")
+    return HfConfig(config.where, {**text.values, key: said[0] if said else True}, path=text.path)
+
+
+def _understood(row: Architecture) -> frozenset[str]:
+    """Return the keys that are read for this architecture."""
+    found = _UNDERSTOOD | _UNDERSTOOD_BY[row.windows] | {f"{cap}_logit_softcapping" for cap in row.soft_caps}
+    if row.experts:
+        found |= _UNDERSTOOD_EXPERTS
+    if row.partial_rotation:
+        found |= {"partial_rotary_factor"}
+    if row.local_theta is not None:
+        found |= {"_sliding_window_pattern", "rope_local_base_freq", "sliding_window_pattern"}
+    if "query_pre_attn_scalar" in row.defaults:
+        found |= {"hidden_activation", "query_pre_attn_scalar"}
+    return found
 
 
 def _read_shape(config: HfConfig, row: Architecture, tensors: Mapping[str, StoredTensor]) -> ModelShape:
