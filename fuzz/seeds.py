@@ -21,6 +21,8 @@ from support.tiny_gguf import tiny_tokenizer, write_tiny_gguf
 EXTENDED, WHOLE = b"\xff", b"\x00"
 """First bytes of inputs: what a header needs behind it is added, or the input is all there is."""
 
+TOKENIZERS = Path(__file__).parents[1] / "tests" / "data" / "tokenizers"
+
 _SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 _CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
 BODIES = (
@@ -83,6 +85,19 @@ def _is_not_rotation(item: tuple[str, F32Array]) -> bool:
 
 
 def text() -> Iterator[bytes]:
+    for name in ("spm_gemma", "spm_llama"):
+        parts = json.loads((TOKENIZERS / f"{name}.json").read_text())
+        metadata = {
+            "general.architecture": "llama",
+            "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.tokens": parts["tokens"],
+            "tokenizer.ggml.scores": parts["scores"],
+            "tokenizer.ggml.token_type": parts["types"],
+            "tokenizer.ggml.add_space_prefix": parts["space_prefix"],
+            "tokenizer.ggml.bos_token_id": 2 if name == "spm_gemma" else 1,
+            "tokenizer.ggml.eos_token_id": 1 if name == "spm_gemma" else 2,
+        }
+        yield WHOLE + encode_gguf(metadata)
     yield WHOLE + encode_gguf({"general.architecture": "llama", **tiny_tokenizer(300)})
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "model.gguf"
@@ -91,7 +106,7 @@ def text() -> Iterator[bytes]:
 
 
 def tokenizer() -> Iterator[bytes]:
-    for folder in sorted((Path(__file__).parents[1] / "tests" / "data" / "tokenizers").glob("hf_*")):
+    for folder in sorted(TOKENIZERS.glob("hf_*")):
         config = (folder / "tokenizer_config.json").read_bytes()
         yield len(config).to_bytes(2, "little") + config + (folder / "tokenizer.json").read_bytes()
 

@@ -6,6 +6,7 @@ configuration_utils.py.
 """
 
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NoReturn
 
@@ -126,7 +127,7 @@ class HfConfig:
         if type(value) not in (int, float):
             self.fail(f"{self.path}{key} is {shown(value)}, not a number")
         assert isinstance(value, int | float)
-        if not above < value <= maximum or value in (math.inf, -math.inf):
+        if not above < value <= maximum or abs(value) > sys.float_info.max:  # integers of JSON have no end
             self.fail(f"{self.path}{key} is {shown(value)}, out of range")
         return float(value)
 
