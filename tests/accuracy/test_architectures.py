@@ -6,6 +6,7 @@ they would move without each feature is stored with them.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -118,6 +119,22 @@ def test_logits_on_every_instruction_set(
     case = case_named(name)
     runner = load(tmp_path, case, case.sources[0], weights=weights, isa=isa)
     check_against_reference(case, runner, weights, isa)
+
+
+def test_longrope_rotates_by_its_short_factors_unless_more_context_is_asked_for(tmp_path: Path) -> None:
+    short, long = case_named("phi3-longrope-short"), case_named("phi3-longrope-long")
+    runners = []
+    for case in (short, replace(short, max_context=None), long):
+        folder = tmp_path / str(case.max_context)
+        folder.mkdir()
+        runners.append(load(folder, case, "folder", weights="bf16"))
+    assert [runner.info.max_context for runner in runners] == [256, 256, 640]
+    configured, unconfigured, extended = (
+        logits_of(runner, reference(short).tokens, short.positions).tobytes() for runner in runners
+    )
+    assert configured == unconfigured != extended
+    fingerprints = [runner.info.system_fingerprint for runner in runners]
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
 
 
 @by_case

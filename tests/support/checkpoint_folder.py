@@ -82,6 +82,7 @@ def _tokenizer(vocab_size: int) -> dict[str, Any]:
     tokens += [f"[PAD{index}]" for index in range(len(tokens), vocab_size)]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    digits = {"type": "Digits", "individual_digits": True}  # as "smollm", the kind that `tiny_gguf` names, cuts text
     return {
         "version": "1.0",
         "truncation": None,
@@ -90,7 +91,7 @@ def _tokenizer(vocab_size: int) -> dict[str, Any]:
             {"id": index, "content": text, **flags} for index, text in enumerate(SPECIAL_TOKENS)
         ],
         "normalizer": None,
-        "pre_tokenizer": byte_level,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, byte_level]},
         "post_processor": None,
         "decoder": byte_level,
         "model": {
