@@ -6,25 +6,27 @@ plain JSON, and the `generation` tag, which marks text for training and has no e
 them is ever run as a template. Which roles exist is the template's affair; the wire maps `developer` to `system` before.
 A file without a template is refused rather than guessed at.
 
-Bounded: the length of the output, the size of any `range`, and the turns of all `range`s of one rendering together.
-Attributes and writes are limited by Jinja's ImmutableSandboxedEnvironment. Not bounded: what one filter or operator
-allocates. The template comes with the weights that the operator chose, so it is trusted that far.
+A template comes with the weights, from anywhere, so it is not trusted: what a rendering makes, and how long it takes, is
+bounded by `template_budget`, as `template_sandbox` enforces; so are the output, and the turns of all `range`s together.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
-from jinja2.ext import Extension, LoopControlExtension
+from jinja2.ext import Extension
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from headway.core.errors import InvalidRequest, ModelFileError
+from headway.models.template_budget import Budget
+from headway.models.template_filters import BUDGET
+from headway.models.template_sandbox import BoundedEnvironment
 
 TEMPLATE_KEY = "tokenizer.chat_template"
+MAX_SOURCE_CHARS = 1024 * 1024
+"""Ten times the longest template published."""
 MAX_OUTPUT_CHARS = 64 * 1024 * 1024
 """Eight times the largest request body: room for whatever a template adds around every message."""
 MAX_RANGE_TURNS = 1_000_000
@@ -48,10 +50,9 @@ class ChatTemplate:
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
         """Raises ModelFileError for a template that does not parse."""
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[LoopControlExtension, _GenerationTag]
-        )
-        environment.filters["tojson"] = _to_json
+        if len(source) > MAX_SOURCE_CHARS:
+            raise ModelFileError(f"The file's chat template has more than {MAX_SOURCE_CHARS} characters.")
+        environment = BoundedEnvironment(_GenerationTag)
         environment.globals["raise_exception"] = _raise_exception
         environment.globals["strftime_now"] = lambda format: now().strftime(format)  # noqa: A006  the templates' word
         try:
@@ -101,12 +102,13 @@ class ChatTemplate:
 
         Raises InvalidRequest with the template's own words when it refuses the messages or cannot take them.
         """
-        values = self._names | {
+        values: dict[str, Any] = self._names | {
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": add_generation_prompt,
             "tools": None if tools is None else list(tools),
             "range": _RangeBudget(MAX_RANGE_TURNS),
         }
+        values[BUDGET] = Budget([messages, tools, extra])
         parts: list[str] = []
         num_chars = 0
         try:
@@ -120,7 +122,15 @@ class ChatTemplate:
                 f"The model's chat template refuses these messages: {error.message}", param="messages"
             ) from error
         # A template meets messages it was not written for with any of these (None + str, a missing key, depth).
-        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
+        except (
+            TemplateError,
+            TypeError,
+            ValueError,
+            LookupError,
+            ArithmeticError,
+            RecursionError,
+            MemoryError,
+        ) as error:
             raise InvalidRequest(
                 f"The model's chat template cannot render these messages: {error}", param="messages"
             ) from error
@@ -157,15 +167,3 @@ class _GenerationTag(Extension):
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )

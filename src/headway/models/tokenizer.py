@@ -133,8 +133,8 @@ class Tokenizer:
         return "" if token_id is None else self._parts.tokens[token_id]
 
     def token_id(self, text: str) -> int | None:
-        """Return the token that the file writes as `text`, None if there is none. Looks through the vocabulary."""
-        return self._parts.tokens.index(text) if text in self._parts.tokens else None
+        """Return the token that the file writes as `text`, None if there is none."""
+        return self._parts.parsing.token_to_id(text)
 
     def min_num_tokens(self, text: str) -> int:
         """Return a lower bound of `len(encode(text))` without encoding: who is far too long can be refused at once."""
