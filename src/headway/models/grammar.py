@@ -49,6 +49,7 @@ _MAX_ITEMS_IN_ROW: Final = 2000  # its default: what a rule may branch into at o
 _INITIAL_LEXER_FUEL: Final = 500_000  # half its default; an enum of 5,000 strings needs under 200,000
 _STEP_LEXER_FUEL: Final = 50_000  # a quarter of its default (14,000 are about 1 ms)
 _STEP_MAX_ITEMS: Final = 2000  # an ambiguous grammar took 130 ms a mask with 20,000 and 9 ms with this
+_STEP_MAX_ITEMS_OF_JSON: Final = 5000  # hundreds of optional properties branch widely, but at 1 µs an item
 _MAX_LEXER_STATES: Final = 20_000  # 1-2 kB each
 _MAX_GRAMMAR_SIZE: Final = 100_000
 
@@ -101,15 +102,6 @@ class GrammarVocabulary:
         wrapper = llguidance.TokenizerWrapper(_Wrapped(tokens, vocab_size, self._end_ids))
         self._tokenizer = llguidance.LLTokenizer(wrapper, eos_token=list(self._end_ids) or None)
         wrapper._gtokenizer.greedy = self._tokenizer.greedy_tokenize
-        self._limits = llguidance.LLParserLimits(
-            max_items_in_row=_MAX_ITEMS_IN_ROW,
-            initial_lexer_fuel=_INITIAL_LEXER_FUEL,
-            step_lexer_fuel=_STEP_LEXER_FUEL,
-            step_max_items=_STEP_MAX_ITEMS,
-            max_lexer_states=_MAX_LEXER_STATES,
-            max_grammar_size=_MAX_GRAMMAR_SIZE,
-            verbose_errors=False,  # verbose ones quote the grammar and what was generated
-        )
 
     def compile(self, grammar: Grammar, stop_token_ids: Collection[int]) -> "Matcher":
         """Return a matcher at the beginning of an answer; milliseconds, up to seconds for grammars near the limits.
@@ -126,12 +118,24 @@ class GrammarVocabulary:
                 param=grammar.param,
             )
         matcher = self._package.LLMatcher(
-            self._tokenizer, self._source(grammar), log_level=0, limits=self._limits
+            self._tokenizer, self._source(grammar), log_level=0, limits=self._limits(grammar)
         )
         if matcher.is_error():
             raise _refused(grammar, matcher.get_error())
         ignored = [i for i in self._end_ids if i not in stop_token_ids]
         return Matcher(matcher, grammar, self._num_bytes, ignored)
+
+    def _limits(self, grammar: Grammar) -> Any:
+        of_json = grammar.kind == "json_schema"
+        return self._package.LLParserLimits(
+            max_items_in_row=_MAX_ITEMS_IN_ROW,
+            initial_lexer_fuel=_INITIAL_LEXER_FUEL,
+            step_lexer_fuel=_STEP_LEXER_FUEL,
+            step_max_items=_STEP_MAX_ITEMS_OF_JSON if of_json else _STEP_MAX_ITEMS,
+            max_lexer_states=_MAX_LEXER_STATES,
+            max_grammar_size=_MAX_GRAMMAR_SIZE,
+            verbose_errors=False,  # verbose ones quote the grammar and what was generated
+        )
 
     def _source(self, grammar: Grammar) -> str:
         builder: Any = self._package.LLMatcher  # its types know no options in JSON
