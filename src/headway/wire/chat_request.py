@@ -5,13 +5,14 @@ between them: the exact text sent.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from headway.core.errors import InvalidRequest
 from headway.wire.fields import check_range, convert, decode_object, peek, select, shown
 from headway.wire.options import MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
+from headway.wire.schema_hints import MESSAGES, at_least, between
 from headway.wire.tools import (
     ToolCall,
     ToolChoice,
@@ -37,7 +38,7 @@ _ROLES: Final[dict[str, Role]] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-_IGNORED: Final = frozenset(
+IGNORED: Final = frozenset(
     {
         "metadata",
         "prediction",  # a hint for speed; never changes the text
@@ -68,10 +69,10 @@ _PART_IGNORED: Final = frozenset({"cache_control", "prompt_cache_breakpoint"})
 class ChatFields(OptionFields, kw_only=True):
     """The supported fields of a chat completion, typed."""
 
-    messages: list[dict[str, msgspec.Raw]]
-    max_completion_tokens: int | None = None
+    messages: Annotated[list[dict[str, msgspec.Raw]], MESSAGES]
+    max_completion_tokens: Annotated[int | None, at_least(1)] = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Annotated[int | None, between(0, MAX_LOGPROBS)] = None
     tools: list[dict[str, msgspec.Raw]] | None = None
     tool_choice: str | dict[str, msgspec.Raw] | None = None
     parallel_tool_calls: bool | None = None
@@ -127,7 +128,7 @@ def parse_chat(body: bytes) -> ChatCall:
     chosen = select(
         decode_object(body),
         supported=ChatFields.__struct_fields__,
-        ignored=_IGNORED,
+        ignored=IGNORED,
         neutral=_NEUTRAL,
         long=("messages", "tools"),
     )

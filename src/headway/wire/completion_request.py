@@ -8,9 +8,10 @@ from headway.core.errors import InvalidRequest
 from headway.core.request import MAX_CHOICES
 from headway.wire.fields import check_range, convert, decode_object, select
 from headway.wire.options import MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
-from headway.wire.prompts import PROMPT_FORMS, Prompt, parse_prompts
+from headway.wire.prompts import Prompt, parse_prompts
+from headway.wire.schema_hints import PROMPTS, between
 
-_IGNORED: Final = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "user"})
+IGNORED: Final = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "user"})
 _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "service_tier": ("auto", "default"),
     "store": (False,),
@@ -20,11 +21,11 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
 class CompletionFields(OptionFields, kw_only=True):
     """The supported fields of a text completion, typed."""
 
-    prompt: Annotated[msgspec.Raw, msgspec.Meta(description=PROMPT_FORMS)]
+    prompt: Annotated[msgspec.Raw, PROMPTS]
     echo: bool | None = None
     suffix: str | None = None
     best_of: int | None = None
-    logprobs: int | None = None
+    logprobs: Annotated[int | None, between(0, MAX_LOGPROBS)] = None
 
 
 class CompletionCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ def parse_completion(body: bytes) -> CompletionCall:
     chosen = select(
         decode_object(body),
         supported=CompletionFields.__struct_fields__,
-        ignored=_IGNORED,
+        ignored=IGNORED,
         neutral=_NEUTRAL,
         long=("prompt", "suffix"),
     )

@@ -9,19 +9,20 @@ import msgspec
 
 from headway.core.errors import InvalidRequest
 from headway.wire.fields import convert, decode_object, select
-from headway.wire.prompts import PROMPT_FORMS, Prompt, parse_prompts
+from headway.wire.prompts import Prompt, parse_prompts
+from headway.wire.schema_hints import PROMPTS
 
 MAX_INPUTS: Final = 2048
 """OpenAI's limit."""
 
-_IGNORED: Final = frozenset({"user"})
+IGNORED: Final = frozenset({"user"})
 _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {}
 
 
 class EmbeddingFields(msgspec.Struct, kw_only=True):
     """The supported fields, typed."""
 
-    input: Annotated[msgspec.Raw, msgspec.Meta(description=PROMPT_FORMS)]
+    input: Annotated[msgspec.Raw, PROMPTS]
     model: str | None = None
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
@@ -65,7 +66,7 @@ def parse_embedding(body: bytes) -> EmbeddingCall:
     chosen = select(
         decode_object(body),
         supported=EmbeddingFields.__struct_fields__,
-        ignored=_IGNORED,
+        ignored=IGNORED,
         neutral=_NEUTRAL,
         long=("input",),
     )

@@ -6,7 +6,7 @@ Thinking of earlier turns is left out, as the API itself does.
 """
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ from headway.core.errors import InvalidRequest
 from headway.wire.chat_request import MAX_MESSAGES, MAX_PARTS, ChatCall, ChatMessage
 from headway.wire.fields import check_range, convert, decode_object, peek, select, shown
 from headway.wire.options import OptionFields, check_options
+from headway.wire.schema_hints import BLOCK_MESSAGES, at_least, between
 from headway.wire.structured import JsonSchemaFormat, ResponseFormat
 from headway.wire.tools import (
     ToolCall,
@@ -27,7 +28,7 @@ from headway.wire.tools import (
     define_tool,
 )
 
-_IGNORED: Final = frozenset(
+IGNORED: Final = frozenset(
     {
         "cache_control",
         "diagnostics",
@@ -70,15 +71,15 @@ class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
 class MessagesFields(msgspec.Struct, kw_only=True):
     """The supported fields of `/v1/messages`, typed."""
 
-    messages: list[dict[str, msgspec.Raw]]
-    max_tokens: int
+    messages: Annotated[list[dict[str, msgspec.Raw]], BLOCK_MESSAGES]
+    max_tokens: Annotated[int, at_least(1)]
     model: str | None = None
     system: str | list[dict[str, msgspec.Raw]] | None = None
     stop_sequences: list[str] | None = None
     stream: bool | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
+    temperature: Annotated[float | None, between(0, 1)] = None
+    top_k: Annotated[int | None, at_least(0)] = None
+    top_p: Annotated[float | None, between(0, 1)] = None
     tools: list[dict[str, msgspec.Raw]] | None = None
     tool_choice: dict[str, msgspec.Raw] | None = None
     output_config: OutputConfig | None = None
@@ -87,7 +88,7 @@ class MessagesFields(msgspec.Struct, kw_only=True):
 class CountFields(msgspec.Struct, kw_only=True):
     """The supported fields of `/v1/messages/count_tokens`, typed."""
 
-    messages: list[dict[str, msgspec.Raw]]
+    messages: Annotated[list[dict[str, msgspec.Raw]], BLOCK_MESSAGES]
     model: str | None = None
     system: str | list[dict[str, msgspec.Raw]] | None = None
     tools: list[dict[str, msgspec.Raw]] | None = None
@@ -133,7 +134,7 @@ def parse_message_call(body: bytes) -> ChatCall:
     chosen = select(
         decode_object(body),
         supported=MessagesFields.__struct_fields__,
-        ignored=_IGNORED,
+        ignored=IGNORED,
         neutral=_NEUTRAL,
         long=("messages", "system", "tools", "output_config"),
     )
@@ -158,7 +159,7 @@ def parse_count_call(body: bytes) -> ChatCall:
     chosen = select(
         decode_object(body),
         supported=CountFields.__struct_fields__,
-        ignored=_IGNORED,
+        ignored=IGNORED,
         neutral=_NEUTRAL,
         long=("messages", "system", "tools"),
     )

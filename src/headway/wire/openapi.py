@@ -1,10 +1,12 @@
 """The service described in OpenAPI 3.1, made from the same structs that parse requests and write responses."""
 
-from typing import Final, get_args
+from collections.abc import Collection, Mapping
+from typing import Any, Final, get_args
 
 import msgspec
 
 from headway.core.version import __version__
+from headway.wire import chat_request, completion_request, embeddings, messages_request, responses_request
 from headway.wire.chat_request import ChatFields
 from headway.wire.chat_response import ChatChunk, ChatCompletion
 from headway.wire.completion_request import CompletionFields
@@ -16,12 +18,26 @@ from headway.wire.messages_response import Message, MessageError, StreamEvent, T
 from headway.wire.models_response import ModelCard, ModelList
 from headway.wire.responses_request import ResponsesFields
 from headway.wire.responses_response import Response, ResponseEvent
+from headway.wire.schema_hints import lay_over
 from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
 _STREAM: Final = (
     "With `stream`: server-sent events, each a chunk as JSON; in OpenAI's API `[DONE]` is the last."
 )
 _ERROR: Final = "The caller's mistake (4xx), or the server's limit (503, with Retry-After)."
+
+
+_REQUESTS: Final[Mapping[type, Collection[str]]] = {
+    ChatFields: chat_request.IGNORED,
+    CompletionFields: completion_request.IGNORED,
+    ResponsesFields: responses_request.IGNORED,
+    MessagesFields: messages_request.IGNORED,
+    CountFields: messages_request.IGNORED,
+    EmbeddingFields: embeddings.IGNORED,
+    TokenizeFields: (),
+    DetokenizeFields: (),
+}
+"""Bodies of requests, with the names of fields that are taken and ignored."""
 
 
 def document() -> dict[str, object]:
@@ -54,6 +70,8 @@ def document() -> dict[str, object]:
     _, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}", schema_hook=_schema_of_any
     )
+    for request, ignored in _REQUESTS.items():
+        _close(components[request.__name__], ignored)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -112,10 +130,28 @@ def document() -> dict[str, object]:
     }
 
 
+def _close(schema: dict[str, Any], ignored: Collection[str]) -> None:
+    """Say that a request's body has no other fields than these."""
+    for field in schema["properties"].values():
+        lay_over(field)
+    schema["properties"] |= {name: {"description": "Ignored."} for name in sorted(ignored)}
+    schema["additionalProperties"] = False
+
+
 def _generating(
     summary: str, request: str, whole: str, *chunks: str, error: str = "ErrorBody"
 ) -> dict[str, object]:
-    content = _json(whole) | {"text/event-stream": {"schema": {"oneOf": [_ref(chunk) for chunk in chunks]}}}
+    data = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": {"oneOf": [_ref(chunk) for chunk in chunks]},
+    }
+    event = {
+        "type": "object",
+        "properties": {"event": {"type": "string"}, "data": data},
+        "required": ["data"],
+    }
+    content = _json(whole) | {"text/event-stream": {"schema": event}}
     post = _plain(summary, content, error) | {
         "description": _STREAM,
         "requestBody": {"required": True, "content": _json(request)},

@@ -5,7 +5,7 @@ Fields are OpenAI's (API reference, chat and completions "create"); `top_k`, `mi
 `stop_token_ids` and `ignore_eos` are the extensions that vLLM introduced, which clients send through `extra_body`.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from headway.core.errors import InvalidRequest
 from headway.core.request import MAX_CHOICES, Grammar
 from headway.core.sampling import SamplingParams
 from headway.wire.fields import check_range, shown
+from headway.wire.schema_hints import at_least, between, described
 from headway.wire.structured import StructuredFields, grammar_of
 
 MAX_STOP_STRINGS: Final = 16
@@ -30,6 +31,24 @@ _LEAST_REPETITION_PENALTY: Final = 0.01
 """Logits are divided by it; far below this the quotients are no float32 any more and no token can be drawn."""
 
 
+_STOP: Final = described(
+    anyOf=[
+        {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
+        {
+            "type": "array",
+            "maxItems": MAX_STOP_STRINGS,
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS},
+        },
+        {"type": "null"},
+    ]
+)
+_BIASES: Final = described(
+    maxProperties=MAX_LOGIT_BIAS,
+    propertyNames={"pattern": "^[0-9]{1,10}$"},
+    additionalProperties={"type": "number", "minimum": -100, "maximum": 100},
+)
+
+
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`stream_options`; `include_obfuscation` never changes the text and is ignored."""
 
@@ -41,21 +60,21 @@ class OptionFields(StructuredFields, kw_only=True):
     """The fields chat and text completions share, typed, None = not given."""
 
     model: str | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    n: int | None = None
-    stop: str | list[str] | None = None
+    max_tokens: Annotated[int | None, at_least(1)] = None
+    temperature: Annotated[float | None, between(0, 2)] = None
+    top_p: Annotated[float | None, between(0, 1)] = None
+    n: Annotated[int | None, between(1, MAX_CHOICES)] = None
+    stop: Annotated[str | list[str] | None, _STOP] = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
-    seed: int | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    stop_token_ids: list[int] | None = None
+    presence_penalty: Annotated[float | None, between(-2, 2)] = None
+    frequency_penalty: Annotated[float | None, between(-2, 2)] = None
+    logit_bias: Annotated[dict[str, float] | None, _BIASES] = None
+    seed: Annotated[int | None, between(-(2**63), 2**64 - 1)] = None
+    top_k: Annotated[int | None, between(-1, 2**31 - 1)] = None
+    min_p: Annotated[float | None, between(0, 1)] = None
+    repetition_penalty: Annotated[float | None, between(_LEAST_REPETITION_PENALTY, 10)] = None
+    stop_token_ids: Annotated[list[int] | None, described(maxItems=MAX_STOP_TOKEN_IDS)] = None
     ignore_eos: bool | None = None
 
 

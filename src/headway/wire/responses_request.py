@@ -14,6 +14,7 @@ from headway.core.errors import InvalidRequest
 from headway.wire.chat_request import MAX_MESSAGES, MAX_PARTS, ChatCall, ChatMessage, Role
 from headway.wire.fields import convert, decode, decode_object, peek, select, shown
 from headway.wire.options import GenerationOptions, OptionFields, check_options
+from headway.wire.schema_hints import INPUT_ITEMS, at_least, between
 from headway.wire.structured import JsonSchemaFormat, ResponseFormat
 from headway.wire.tools import (
     ToolCall,
@@ -27,7 +28,7 @@ from headway.wire.tools import (
     define_tool,
 )
 
-_IGNORED: Final = frozenset(
+IGNORED: Final = frozenset(
     {
         "include",  # more of what no answer here holds
         "max_tool_calls",  # of tools that the provider runs
@@ -69,13 +70,13 @@ class TextFields(msgspec.Struct):
 class ResponsesFields(msgspec.Struct, kw_only=True):
     """The supported fields of `/v1/responses`, typed."""
 
-    input: Annotated[msgspec.Raw, msgspec.Meta(description=_INPUT_FORMS)]
+    input: Annotated[msgspec.Raw, INPUT_ITEMS]
     model: str | None = None
     instructions: str | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: Annotated[int | None, at_least(1)] = None
     stream: bool | None = None
-    temperature: float | None = None
-    top_p: float | None = None
+    temperature: Annotated[float | None, between(0, 2)] = None
+    top_p: Annotated[float | None, between(0, 1)] = None
     tools: list[dict[str, msgspec.Raw]] | None = None
     tool_choice: str | dict[str, msgspec.Raw] | None = None
     parallel_tool_calls: bool | None = None
@@ -157,7 +158,7 @@ def parse_responses(body: bytes) -> ResponsesCall:
     chosen = select(
         decode_object(body),
         supported=ResponsesFields.__struct_fields__,
-        ignored=_IGNORED,
+        ignored=IGNORED,
         neutral=_NEUTRAL,
         long=("input", "instructions", "tools", "text"),
     )

@@ -1,12 +1,13 @@
 """`/tokenize` and `/detokenize`: what a model makes of a text, and back. The shapes are those vLLM introduced."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from headway.core.errors import InvalidRequest
 from headway.wire.chat_request import ChatMessage, parse_messages
 from headway.wire.fields import convert, decode_object, select
+from headway.wire.schema_hints import MESSAGES, described
 
 MAX_TOKEN_IDS: Final = 1_000_000
 """More than any context served here; what one answer may cost the tokenising thread is bounded by it."""
@@ -21,7 +22,7 @@ class TokenizeFields(msgspec.Struct, kw_only=True):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[dict[str, msgspec.Raw]] | None = None
+    messages: Annotated[list[dict[str, msgspec.Raw]] | None, MESSAGES] = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
 
@@ -48,7 +49,7 @@ class Tokenized(msgspec.Struct, frozen=True, kw_only=True):
 class DetokenizeFields(msgspec.Struct, kw_only=True):
     """The fields of `/detokenize`."""
 
-    tokens: list[int]
+    tokens: Annotated[list[int], described(maxItems=MAX_TOKEN_IDS)]
     model: str | None = None
 
 
