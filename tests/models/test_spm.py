@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.errors import ModelFileError
+from headway.core.errors import InvalidRequest, ModelFileError
+from headway.models.detokenizer import Detokenizer
 from headway.models.tokenizer import Tokenizer
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -111,6 +112,20 @@ def test_an_answers_first_space_is_part_of_the_answer() -> None:
     assert tokenizer.decode([*prompt, answer]) == tokenizer.decode(prompt) + " a"
 
 
+def test_text_inside_another_gets_no_space_and_no_special_tokens() -> None:
+    tokenizer = Tokenizer(metadata(LETTERS | {"\u2581a": -1.0} | dict.fromkeys("</s>", -9.0)))
+    assert names(tokenizer, tokenizer.encode_continuation("a a</s>")) == ["a", "\u2581a", "<", "/", "s", ">"]
+    with pytest.raises(InvalidRequest, match="lone surrogate"):
+        tokenizer.encode_continuation("\ud800")
+
+
+def test_bytes_of_one_character_become_text_together() -> None:
+    tokenizer = Tokenizer(metadata(LETTERS))
+    detokenizer = Detokenizer(tokenizer)
+    ids = tokenizer.encode("a\u00e9", add_bos=False)
+    assert [detokenizer.push(index) for index in ids] == [" ", "a", "", "\u00e9"]
+
+
 def test_characters_without_a_token_are_spelled_in_bytes() -> None:
     tokenizer = Tokenizer(metadata(LETTERS, add_space_prefix=False, add_bos_token=False))
     ids = tokenizer.encode("a\n\u00e9")
@@ -154,6 +169,7 @@ def test_a_text_may_end_with_the_end_token() -> None:
         ({"remove_extra_whitespaces": True}, "removes white space"),
         ({"tokens": [*CONTROL, *LETTERS, *BYTES[:-1], "x"]}, "no token <0xFF>"),
         ({"scores": [float("nan")] * (3 + len(LETTERS) + 256)}, "no number"),
+        ({"tokens": [*CONTROL, "a" * 40_000, "a", "b", "c", *BYTES]}, "too long"),
         ({"tokens": [*CONTROL, "a", "a", "b", "c", *BYTES]}, "twice"),
     ],
 )

@@ -154,6 +154,17 @@ def test_special_tokens_can_be_spelled_out(folder: Path) -> None:
     assert tokenizer.decode(ids) == "<|im_end|>"
 
 
+def test_text_inside_another_is_encoded_without_a_space() -> None:
+    llama = open_text(DATA / "hf_llama").tokenizer
+    whole = llama.encode("xa", add_bos=False)
+    assert [llama.token_text(index) for index in llama.encode_continuation("xa")] == ["x", "a"]
+    assert llama.token_text(whole[0]).startswith("\u2581")
+    gemma = open_text(DATA / "hf_gemma").tokenizer
+    assert gemma.encode_continuation("x a<eos>") == gemma.encode(
+        "x a<eos>", parse_special=False, add_bos=False
+    )
+
+
 def test_a_token_that_the_model_has_no_row_for_is_the_callers_mistake(folder: Path) -> None:
     write(folder, "config.json", {"vocab_size": 799})
     tokenizer = open_text(folder).tokenizer

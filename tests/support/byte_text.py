@@ -17,6 +17,9 @@ class ByteTokenizer:
         del parse_special, add_bos
         return list(text.encode())
 
+    def encode_continuation(self, text: str) -> list[int]:
+        return list(text.encode())
+
     def min_num_tokens(self, text: str) -> int:
         return len(text)
 

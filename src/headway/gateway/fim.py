@@ -22,6 +22,6 @@ def fill_in_prompt(
         fim.prefix,
         *tokenizer.encode(prefix, parse_special=False, add_bos=False),
         fim.suffix,
-        *tokenizer.encode(suffix, parse_special=False, add_bos=False),
+        *tokenizer.encode_continuation(suffix),
         fim.middle,
     )

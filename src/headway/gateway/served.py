@@ -33,6 +33,10 @@ class Tokenizer(Protocol):
         """
         ...
 
+    def encode_continuation(self, text: str) -> Sequence[int]:
+        """Return the ids of text that goes on from another, special tokens' names spelled out."""
+        ...
+
     def min_num_tokens(self, text: str) -> int:
         """Return a lower bound of the length of `encode(text)`, at once."""
         ...

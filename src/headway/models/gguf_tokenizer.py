@@ -121,6 +121,7 @@ def _byte_level(vocabulary: _Vocabulary) -> TokenizerParts:
         byte_ids={},
         parsing=_byte_level_pipeline(bpe, kind, literal + special),
         plain=lambda: _byte_level_pipeline(bpe, kind, literal),
+        continuing=lambda: _byte_level_pipeline(bpe, kind, literal),
         splitter=split_words(literal + special, lone_digits=kind.lone_digits),
         plain_splitter=split_words(literal, lone_digits=kind.lone_digits),
         bos_id=bos,
@@ -147,12 +148,10 @@ def _sentencepiece(vocabulary: _Vocabulary) -> TokenizerParts:
     stripping = _swallows_space(vocabulary)
     mergeable = vocabulary.texts(ordinary)
 
-    def pipeline(ids: frozenset[int]) -> Pipeline:
+    def pipeline(ids: frozenset[int], *, prefix: bool = space_prefix) -> Pipeline:
         pipeline = Pipeline(bpe)
         spaces = normalizers.Replace(" ", SPACE)
-        pipeline.normalizer = (
-            normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if space_prefix else spaces
-        )
+        pipeline.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if prefix else spaces
         pipeline.add_special_tokens(
             [
                 AddedToken(tokens[index], special=True, normalized=False, rstrip=index in stripping)
@@ -175,6 +174,7 @@ def _sentencepiece(vocabulary: _Vocabulary) -> TokenizerParts:
         byte_ids=byte_ids(tokens),
         parsing=pipeline(added),
         plain=lambda: pipeline(vocabulary.literal),
+        continuing=lambda: pipeline(vocabulary.literal, prefix=False),
         splitter=splitter(added),
         plain_splitter=splitter(vocabulary.literal),
         bos_id=bos,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tokenizers import AddedToken
+from tokenizers import AddedToken, normalizers
 from tokenizers import Tokenizer as Pipeline
 
 from headway.core.errors import ModelFileError
@@ -47,6 +47,17 @@ def read_hf_tokenizer(folder: HfFolder) -> TokenizerParts:
         copy.encode_special_tokens = True
         return copy
 
+    def continuing() -> Pipeline:
+        copy = plain()
+        if space_prefix:
+            if not all(map(_is_space_rule, (*_parts(copy.normalizer), *_parts(copy.pre_tokenizer)))):
+                raise ModelFileError(
+                    f"{folder.path}: text inside another cannot be encoded with its tokenizer.json."
+                )
+            copy.normalizer = normalizers.Replace(" ", SPACE)
+            copy.pre_tokenizer = None
+        return copy
+
     return TokenizerParts(
         tokens=tokens,
         special=special | missing,
@@ -55,6 +66,7 @@ def read_hf_tokenizer(folder: HfFolder) -> TokenizerParts:
         byte_ids=byte_ids(tokens) if spm else {},
         parsing=pipeline,
         plain=plain,
+        continuing=continuing,
         splitter=_splitter(pipeline, tokens, contents, spm=spm),
         plain_splitter=_splitter(
             pipeline, tokens, {i: t for i, t in contents.items() if not t.special}, spm=spm

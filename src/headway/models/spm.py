@@ -19,7 +19,9 @@ from headway.core.errors import ModelFileError
 SPACE = "\u2581"
 """What stands for a space in a vocabulary (U+2581)."""
 
-_MAX_CHARS = 1024  # of a token that can be merged; the longest in use have 48. Splitting is quadratic in it.
+_MAX_SPLIT_CHARS = (
+    1_000_000_000  # copied while all tokens are split, at most: a few seconds; Gemma's need 20 million
+)
 
 
 def spm_model(
@@ -50,12 +52,14 @@ def byte_token(byte: int) -> str:
 
 def _merges(score_of: Mapping[str, float]) -> list[tuple[str, str]]:
     """Return all pairs of tokens that make a token, in the order in which they are merged."""
+    if sum(len(token) ** 2 for token in score_of) > _MAX_SPLIT_CHARS:
+        raise ModelFileError("The tokens of the vocabulary are too long; they cannot be split in all ways.")
     ranked = sorted(score_of, key=score_of.__getitem__, reverse=True)
     pairs: list[tuple[str, str]] = []
     tied: list[str] = []  # tokens with more than one character that can be made, all of the score of the last
     first = 0  # where the pairs of `tied` begin
     for token in ranked:
-        if not 1 < len(token) <= _MAX_CHARS:
+        if len(token) == 1:
             continue
         start = len(pairs)
         for cut in range(1, len(token)):

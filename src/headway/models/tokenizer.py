@@ -77,13 +77,7 @@ class Tokenizer:
 
         Raises InvalidRequest for text that is not Unicode (lone surrogates), or that has a token the model lacks.
         """
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise InvalidRequest(
-                    f"The text has a lone surrogate at character {error.start}; send valid Unicode."
-                ) from error
+        _check_unicode(text)
         parts = self._parts
         pipeline, splitter = (
             (parts.parsing, parts.splitter) if parse_special else (self._plain, parts.plain_splitter)
@@ -94,13 +88,22 @@ class Tokenizer:
             ids += pipeline.encode_batch_fast([piece], add_special_tokens=False)[0].ids
             if max_tokens is not None and len(ids) > max_tokens:
                 return ids
-        if not parts.unusable.isdisjoint(ids):
-            name = parts.tokens[next(index for index in ids if index in parts.unusable)]
-            raise InvalidRequest(f"The text has the token {name!r}, which this model does not have.")
+        self._check_usable(ids)
         if add_bos:
             if prefix and ids[: 2 * len(prefix)] == prefix * 2:  # the text brought its own
                 del ids[: len(prefix)]
             ids += parts.suffix
+        return ids
+
+    def encode_continuation(self, text: str) -> list[int]:
+        """Return the ids of text that goes on from another: nothing in front, special tokens' names spelled out.
+
+        What SentencePiece would put in front, a space, belongs to the beginning of a text only (CodeLlama's suffixes).
+        The text is encoded in one piece. Raises InvalidRequest as `encode` does.
+        """
+        _check_unicode(text)
+        ids: list[int] = self._continuing.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        self._check_usable(ids)
         return ids
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -141,6 +144,27 @@ class Tokenizer:
         longest = self._parts.max_chars_per_token
         return 0 if longest is None else -(-len(text) // longest)
 
+    def _check_usable(self, ids: Iterable[int]) -> None:
+        parts = self._parts
+        if not parts.unusable.isdisjoint(ids):
+            name = parts.tokens[next(index for index in ids if index in parts.unusable)]
+            raise InvalidRequest(f"The text has the token {name!r}, which this model does not have.")
+
     @cached_property
     def _plain(self) -> Pipeline:
         return self._parts.plain()
+
+    @cached_property
+    def _continuing(self) -> Pipeline:
+        return self._parts.continuing() if self._parts.space_prefix else self._plain
+
+
+def _check_unicode(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"The text has a lone surrogate at character {error.start}; send valid Unicode."
+        ) from error
