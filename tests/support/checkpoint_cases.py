@@ -3,8 +3,9 @@
 Each configuration is in the words of `transformers`, some as its fourth major version wrote them (`rope_theta`,
 `rope_scaling`), some as the fifth does (`rope_parameters`): both are found in folders. An ablation changes what a
 feature is or switches it off; scripts/make_architecture_references.py checks that the logits then change by far more
-than the tolerance of the test, so that a case proves what it is for. Sizes are uneven on purpose. Windows and original
-contexts are short, so that a few hundred positions go beyond them and beyond spans of 256.
+than the tolerance of the test, so that a case proves what it is for. Sizes are uneven on purpose; heads have 16
+dimensions to 256, as those of published models. Windows and original contexts are short, so that a few hundred
+positions go beyond them and beyond spans of 256.
 """
 
 from collections.abc import Mapping, Sequence
@@ -209,7 +210,7 @@ CASES: Final[Sequence[Case]] = (
         num_shards=3,
         config=_llama(
             dtype="float32",
-            head_dim=32,
+            head_dim=64,
             num_attention_heads=4,
             rope_parameters={"rope_theta": 50_000.0, "rope_type": "default"},
         ),
@@ -250,7 +251,7 @@ CASES: Final[Sequence[Case]] = (
         config=_config(
             "mistral",
             "MistralForCausalLM",
-            head_dim=32,
+            head_dim=80,
             hidden_size=80,
             num_attention_heads=4,
             rope_theta=10_000.0,
@@ -295,7 +296,7 @@ CASES: Final[Sequence[Case]] = (
             "Qwen3ForCausalLM",
             attention_bias=False,
             dtype="bfloat16",
-            head_dim=32,
+            head_dim=128,
             max_window_layers=3,
             num_attention_heads=4,
             rms_norm_eps=1e-6,
@@ -330,7 +331,7 @@ CASES: Final[Sequence[Case]] = (
     Case(
         name="phi3",
         llama_cpp=False,  # it has switched windows off for phi3
-        config=_phi3(sliding_window=WINDOW),
+        config=_phi3(hidden_size=192, num_attention_heads=2, sliding_window=WINDOW),  # heads of 96
         ablations=[
             _WINDOW_OFF,
             _WINDOW_OFF_BY_ONE,
@@ -413,9 +414,11 @@ CASES: Final[Sequence[Case]] = (
         dtype="F32",
         config=_gemma3(
             dtype="float32",
+            head_dim=256,
             final_logit_softcapping=6.0,
             layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
             num_hidden_layers=4,
+            query_pre_attn_scalar=256,
             rope_parameters={
                 "full_attention": {"rope_theta": 200_000.0, "rope_type": "default"},
                 "sliding_attention": {"rope_theta": 5_000.0, "rope_type": "default"},
