@@ -17,7 +17,9 @@ from headway import _native
 from headway.core.config import EngineConfig, InstructionSet, WeightFormat
 from headway.models.architectures import open_plan
 from headway.runner.native import NativeRunner, load_runner
+from headway.runner.step import OutputKind
 from support.checkpoint_cases import CASES, Case
+from support.checkpoint_folder import write_folder
 from support.checkpoint_weights import F32Array, checksum, make_tokens, make_weights
 from support.checkpoints import (
     by_case,
@@ -135,6 +137,25 @@ def test_longrope_rotates_by_its_short_factors_unless_more_context_is_asked_for(
     assert configured == unconfigured != extended
     fingerprints = [runner.info.system_fingerprint for runner in runners]
     assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+
+
+def test_hidden_states_of_a_folder_without_a_head(tmp_path: Path) -> None:
+    """As embedding models come: the names lack "model.", and the class is that of the bare model."""
+    case = case_named("qwen3")
+    weights = {name.removeprefix("model."): values for name, values in make_weights(case).items()}
+    path = write_folder(
+        tmp_path / "model", case, weights, config={**case.config, "architectures": ["Qwen3Model"]}
+    )
+    runner = load_runner(
+        open_plan(path), EngineConfig(model="", weights="bf16", threads=1, kv_bytes=KV_BYTES)
+    )
+    expected = reference(case)
+    rows = [position for position in expected.positions if position < CHUNK_TOKENS]
+    part = Part(expected.tokens[:CHUNK_TOKENS], 0, range(-(-CHUNK_TOKENS // 16)), rows)
+    result = runner.execute(make_step([part], kind=OutputKind.HIDDEN))
+    hidden = np.frombuffer(result.hidden, np.float32).reshape(len(rows), -1)
+    logits = hidden @ weights["embed_tokens.weight"].T  # tied
+    assert relative_error(logits, expected.logits[: len(rows)]) <= MAX_RELATIVE_ERROR["bf16"]
 
 
 @by_case

@@ -82,7 +82,7 @@ def _tokenizer(vocab_size: int) -> dict[str, Any]:
     tokens += [f"[PAD{index}]" for index in range(len(tokens), vocab_size)]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    digits = {"type": "Digits", "individual_digits": True}  # as "smollm", the kind that `tiny_gguf` names, cuts text
+    digits = {"type": "Digits", "individual_digits": True}  # "smollm", the kind of `tiny_gguf`, cuts them so
     return {
         "version": "1.0",
         "truncation": None,
