@@ -27,9 +27,9 @@ BLOCK_LAYOUT: Mapping[TensorType, tuple[int, int]] = MappingProxyType(
         TensorType.Q5_0: (32, 22),  # fp16 scale, 32 fifth bits, 16 bytes of nibbles
         TensorType.Q5_1: (32, 24),  # fp16 scale, fp16 minimum, 32 fifth bits, 16 bytes of nibbles
         TensorType.Q8_0: (32, 34),  # fp16 scale, 32 signed bytes
-        TensorType.Q4_K: (256, 144),  # fp16 scale and minimum, 8 pairs of 6-bit factors of them, 128 bytes of nibbles
+        TensorType.Q4_K: (256, 144),  # fp16 scale, fp16 minimum, 8 x 6 bits for each, 128 bytes of nibbles
         TensorType.Q5_K: (256, 176),  # as Q4_K with 256 fifth bits before the nibbles
-        TensorType.Q6_K: (256, 210),  # 128 bytes of nibbles, 64 of upper bit pairs, 16 signed byte scales, fp16 scale
+        TensorType.Q6_K: (256, 210),  # 128 bytes of nibbles, 64 of bit pairs, 16 byte scales, fp16 scale
         TensorType.IQ4_NL: (32, 18),  # fp16 scale, 16 bytes of nibbles that index a table
     }
 )
