@@ -39,5 +39,5 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Memory for the KV cache; None = auto."""
     block_size: int = 16
     max_context: int | None = None
-    """None = what the model was trained for."""
+    """None = what the model was trained for, or less where the KV cache has no room for that; logged."""
     scheduler: SchedulerConfig = SchedulerConfig()
