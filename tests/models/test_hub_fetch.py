@@ -30,13 +30,17 @@ class Notes:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.steps: list[tuple[int, int]] = []
+        self.checks: list[tuple[int, int]] = []
 
     def note(self, line: str) -> None:
         self.lines.append(line)
 
     def advance(self, what: str, num_done: int, num_total: int) -> None:
-        assert what == "Fetching"
-        self.steps.append((num_done, num_total))
+        if what == "Fetching":
+            self.steps.append((num_done, num_total))
+        else:
+            assert what == "Checking"
+            self.checks.append((num_done, num_total))
 
 
 @pytest.fixture
@@ -83,6 +87,7 @@ def test_a_folder_is_fetched_once_without_code(hub: Hub, monkeypatch: pytest.Mon
     ]
     total = sum(map(len, FOLDER.values()))
     assert progress.steps[-1] == (total, total)
+    assert progress.checks == [(len(WEIGHTS), len(WEIGHTS))]
     assert [done for done, _ in progress.steps] == sorted(done for done, _ in progress.steps)
 
     num_requests, silent = len(hub.requests), Notes()

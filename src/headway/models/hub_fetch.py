@@ -23,9 +23,10 @@ _TERMINATE_TIMEOUT_S = 5.0
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line from the worker: a note, bytes done, or how it ended (`path` or `error`)."""
+    """One line from the worker: a note, bytes done of `what`, or how it ended (`path` or `error`)."""
 
     note: str | None = None
+    what: str = "Fetching"
     done: int | None = None
     total: int = 0
     path: str | None = None
@@ -84,7 +85,7 @@ def run_worker(name: HubName, progress: Progress) -> Report:
             if last.note is not None:
                 progress.note(last.note)
             elif last.done is not None:
-                progress.advance("Fetching", last.done, last.total)
+                progress.advance(last.what, last.done, last.total)
         if last.path is None and last.error is None:
             return Report(
                 error=f"The process that fetched {name} ended unexpectedly (status {process.wait()})."

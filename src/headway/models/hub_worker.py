@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,6 +32,8 @@ _API_TIMEOUT_S = 15.0
 
 _SAFETY_BYTES = 64 * 1024 * 1024
 """Left free on the disk: listings, locks, links, and whatever else writes meanwhile."""
+
+_CHUNK_BYTES = 16 * 1024 * 1024  # a hundredth of a second of hashing
 
 
 def main(argv: Sequence[str]) -> int:
@@ -80,10 +82,10 @@ def _fetch(name: HubName) -> Path:
     )
     if absent:
         _tell(done=num_bytes, total=num_bytes)  # also where two files have the same content, which comes once
-    for file in sorted(absent):
-        lfs = siblings[file].lfs
-        if lfs is not None:
-            _check(snapshot / file, lfs.sha256)
+    digests = {
+        snapshot / file: lfs.sha256 for file in sorted(absent) if (lfs := siblings[file].lfs) is not None
+    }
+    _check(digests)
     path = snapshot / chosen.main if chosen.main else snapshot
     if absent:
         _tell(note=f"{name} is ready: {path}")
@@ -111,14 +113,20 @@ def _require_space(name: HubName, num_bytes: int) -> None:
         )
 
 
-def _check(path: Path, sha256: str) -> None:
-    """Compare a fetched file with the hub's digest; a wrong one is removed, so that it is fetched again."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if digest != sha256:
-        path.resolve().unlink()
-        path.unlink(missing_ok=True)
-        raise FetchError(f"{path.name} was damaged on its way (its SHA-256 is wrong): fetch it again.")
+def _check(digests: Mapping[Path, str]) -> None:
+    """Compare fetched files with the hub's SHA-256; a wrong one is removed, so that it is fetched again."""
+    num_total, num_done = sum(path.stat().st_size for path in digests), 0
+    for path, expected in digests.items():
+        digest = hashlib.sha256()
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                num_done += len(chunk)
+                _tell(what="Checking", done=num_done, total=num_total)
+        if digest.hexdigest() != expected:
+            path.resolve().unlink()
+            path.unlink(missing_ok=True)
+            raise FetchError(f"{path.name} was damaged on its way (its SHA-256 is wrong): fetch it again.")
 
 
 def _literally(file: str) -> str:
