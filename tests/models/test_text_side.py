@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.core.errors import InvalidRequest, ModelFileError
 from headway.models.fetch import resolve_model
-from headway.models.text_side import FimTokens, open_text
+from headway.models.text_side import FimTokens, open_text, text_of_metadata
 from support.gguf_writer import encode_gguf
 from support.tiny_gguf import CHAT_TEMPLATE, tiny_tokenizer
 
@@ -91,6 +93,56 @@ def test_pooling_is_what_the_file_says(tmp_path: Path) -> None:
         open_text(gguf(path, qwen2__pooling_type=2))
     with pytest.raises(ModelFileError, match="9, which is not supported"):
         open_text(gguf(path, qwen2__pooling_type=9))
+
+
+_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 2**40),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(-5, 400), max_size=4).map(tuple),
+    st.lists(st.text(max_size=3), max_size=400).map(tuple),
+    st.lists(st.floats(), max_size=400).map(tuple),
+)
+_KEYS = [
+    *(f"tokenizer.ggml.{name}" for name in ("model", "pre", "tokens", "token_type", "scores", "merges")),
+    *(
+        f"tokenizer.ggml.{name}_token_id"
+        for name in ("bos", "eos", "eot", "unknown", "prefix", "suffix", "middle")
+    ),
+    *(f"tokenizer.ggml.add_{name}" for name in ("bos_token", "eos_token", "space_prefix")),
+    "tokenizer.chat_template",
+    "general.name",
+    "general.architecture",
+    "qwen2.pooling_type",
+]
+
+
+@given(
+    changes=st.dictionaries(st.sampled_from(_KEYS), _VALUES, max_size=3),
+    kind=st.sampled_from(["gpt2", "llama"]),
+)
+def test_whatever_a_file_says_it_is_read_or_refused_in_one_line(changes: dict[str, Any], kind: str) -> None:
+    metadata: dict[str, Any] = {
+        "general.architecture": "qwen2",
+        **tiny_tokenizer(),
+        "tokenizer.ggml.model": kind,
+    }
+    tokens = [*metadata["tokenizer.ggml.tokens"][:-6], *(f"<0x{byte:02X}>" for byte in range(256))]
+    if kind == "llama":
+        metadata["tokenizer.ggml.tokens"] = tokens
+        metadata["tokenizer.ggml.token_type"] = [1] * len(tokens)
+        metadata["tokenizer.ggml.scores"] = [-float(index) for index in range(len(tokens))]
+    try:
+        text = text_of_metadata(metadata | changes)
+    except ModelFileError as refusal:
+        reason = str(refusal)
+    else:
+        reason = ""
+        text.tokenizer.decode(text.tokenizer.encode("Some text <|im_end|> é"))
+    assert len(reason) < 600
+    assert "\n" not in reason
 
 
 # Folders

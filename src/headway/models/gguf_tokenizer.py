@@ -44,7 +44,7 @@ def read_gguf_tokenizer(metadata: Mapping[str, Any]) -> TokenizerParts:
     if model == "llama":
         return _sentencepiece(vocabulary)
     raise ModelFileError(
-        f"The tokenizer model {model!r} is not supported; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece BPE) are."
+        f"The tokenizer model {_shown(model)} is not supported; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece BPE) are."
     )
 
 
@@ -79,7 +79,7 @@ class _Vocabulary:
         if value is None:
             return default if default is None or default < len(self.tokens) else None
         if not isinstance(value, int) or not 0 <= value < len(self.tokens):
-            raise ModelFileError(f"{key} is {value!r}, which is not in the vocabulary.")
+            raise ModelFileError(f"{key} is {_shown(value)}, which is not in the vocabulary.")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -106,7 +106,7 @@ def _byte_level(vocabulary: _Vocabulary) -> TokenizerParts:
     name = vocabulary.metadata.get("tokenizer.ggml.pre")
     if not isinstance(name, str) or name not in BPE_KINDS:
         known = ", ".join(BPE_KINDS)
-        raise ModelFileError(f"The pre-tokenizer {name!r} is not supported; supported are {known}.")
+        raise ModelFileError(f"The pre-tokenizer {_shown(name)} is not supported; supported are {known}.")
     kind = BPE_KINDS[name]
     merges = strings(vocabulary.metadata, "tokenizer.ggml.merges")
     bpe = _bpe(vocabulary.tokens, merges, kind.ignores_merges)
@@ -141,7 +141,8 @@ def _sentencepiece(vocabulary: _Vocabulary) -> TokenizerParts:
         raise ModelFileError("tokenizer.ggml.scores has an element that is no number.")
     if vocabulary.flag("remove_extra_whitespaces", False):
         raise ModelFileError("A SentencePiece tokenizer that removes white space is not supported.")
-    ordinary = vocabulary.of_type(TokenType.NORMAL, TokenType.UNUSED)
+    bytes_of = byte_ids(tokens)
+    ordinary = vocabulary.of_type(TokenType.NORMAL, TokenType.UNUSED) - bytes_of.keys()
     unknown = vocabulary.id("unknown", _SPM_UNKNOWN)
     bpe = spm_model(tokens, scores, ordinary, None if unknown is None else tokens[unknown])
     space_prefix = vocabulary.flag("add_space_prefix", True)
@@ -171,7 +172,7 @@ def _sentencepiece(vocabulary: _Vocabulary) -> TokenizerParts:
         special=vocabulary.special,
         literal=vocabulary.literal,
         text_bytes=spm_bytes,
-        byte_ids=byte_ids(tokens),
+        byte_ids=bytes_of,
         parsing=pipeline(added),
         plain=lambda: pipeline(vocabulary.literal),
         continuing=lambda: pipeline(vocabulary.literal, prefix=False),
@@ -204,6 +205,15 @@ def _swallows_space(vocabulary: _Vocabulary) -> frozenset[int]:
         return frozenset()
     added = vocabulary.special | vocabulary.literal
     return frozenset(index for index in added if vocabulary.tokens[index] not in _KEEP_SPACE_AFTER)
+
+
+def _shown(value: object) -> str:
+    """Return what a file says as part of a sentence, of bounded length."""
+    return (
+        repr(value)
+        if value is None or isinstance(value, (int, float))
+        else repr(value[:40] if isinstance(value, str) else type(value).__name__)
+    )
 
 
 def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -137,8 +137,11 @@ def _frame(
     pipeline: Pipeline, folder: HfFolder, bos: int | None, eos: int | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that begin and end a text: those of the post-processor, unless the configuration says otherwise."""
-    framed = pipeline.encode("a", add_special_tokens=True).ids
-    bare = pipeline.encode("a", add_special_tokens=False).ids
+    try:
+        framed = pipeline.encode("a", add_special_tokens=True).ids
+        bare = pipeline.encode("a", add_special_tokens=False).ids
+    except Exception as error:  # the package raises bare Exception
+        raise ModelFileError(f"{folder.path}: tokenizer.json cannot be used ({str(error)[:200]}).") from None
     start = next((i for i in range(len(framed) + 1) if framed[i : i + len(bare)] == bare), None)
     if start is None:
         raise ModelFileError(f"{folder.path}: the post-processor of tokenizer.json is not supported.")

@@ -1,7 +1,7 @@
 """Everything about a model that has to do with text: its tokenizer, chat template, and what to do with its tokens.
 
-`open_text` takes what `architectures` takes: a GGUF file (of a split one, the first) or a Hugging Face folder. It reads no
-tensors, and knows neither requests nor the engine.
+`open_text` takes what `architectures` takes: a GGUF file (of a split one the first, which says all about text) or a Hugging
+Face folder. It reads no tensors, and knows neither requests nor the engine.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ _POOLING_NAMES = {2: "cls", 4: "rank"}
 
 def open_text(path: Path) -> TextSide:
     """Read the text side of the model at `path`; raises ModelFileError for what we cannot do exactly."""
-    return _from_folder(HfFolder(path)) if path.is_dir() else _from_metadata(read_gguf(path).metadata)
+    return _from_folder(HfFolder(path)) if path.is_dir() else text_of_metadata(read_gguf(path).metadata)
 
 
 def _from_folder(folder: HfFolder) -> TextSide:
@@ -105,7 +105,8 @@ def _folder_pooling(folder: HfFolder) -> Pooling | None:
             )
 
 
-def _from_metadata(metadata: Mapping[str, Any]) -> TextSide:
+def text_of_metadata(metadata: Mapping[str, Any]) -> TextSide:
+    """Read the text side of a GGUF file's metadata; raises ModelFileError."""
     tokenizer = Tokenizer(metadata)
     eos = metadata.get("tokenizer.ggml.eos_token_id")  # checked by the tokenizer
     template = ChatTemplate.from_metadata(
@@ -139,7 +140,6 @@ def _gguf_pooling(metadata: Mapping[str, Any]) -> Pooling | None:
     key = f"{metadata.get('general.architecture')}.pooling_type"
     kind = metadata.get(key, 0)
     if kind not in _POOLING_TYPES:
-        raise ModelFileError(
-            f"{key} is {_POOLING_NAMES.get(kind, kind)!r}, which is not supported; mean and last are."
-        )
+        shown = _POOLING_NAMES.get(kind, kind if isinstance(kind, int) else "no number")
+        raise ModelFileError(f"{key} is {shown!r}, which is not supported; mean and last are.")
     return _POOLING_TYPES[kind]
