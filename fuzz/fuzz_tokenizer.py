@@ -1,31 +1,13 @@
-"""The text side of a Hugging Face folder: tokenizer.json and tokenizer_config.json, from their bytes to token ids.
-
-Two bytes with the length of tokenizer_config.json come first, then both files.
-"""
-
-import contextlib
+"""The text side of a Hugging Face folder, from the bytes of its files to token ids."""
 
 import atheris  # type: ignore[import-untyped]
 
 with atheris.instrument_imports(include=["headway"]):
-    from headway.models.text_side import open_text
+    from support.entrances import read_tokenizer_folder
 
-from entrance import fuzz, scratch_folder
-from headway.core.errors import InvalidRequest, ModelFileError
+from entrance import fuzz
+from headway.core.errors import ModelFileError
 from json_mutator import mutate_json
-
-FOLDER = scratch_folder()
-TEXT = "def f(x):\n\treturn x\u00e9 + 12345  # \U0001f600\r\n<|im_start|>"
-
-
-def one_input(data: bytes) -> None:
-    length = int.from_bytes(data[:2], "little")
-    (FOLDER / "tokenizer_config.json").write_bytes(data[2 : 2 + length])
-    (FOLDER / "tokenizer.json").write_bytes(data[2 + length :])
-    tokenizer = open_text(FOLDER).tokenizer
-    with contextlib.suppress(InvalidRequest):  # tokens that the model has no row for
-        for token in tokenizer.encode(TEXT):
-            assert 0 <= token < tokenizer.vocab_size
 
 
 def mutate(data: bytes, max_size: int, seed: int) -> bytes:
@@ -40,5 +22,4 @@ def mutate(data: bytes, max_size: int, seed: int) -> bytes:
 
 
 if __name__ == "__main__":
-    (FOLDER / "config.json").write_text('{"model_type": "llama"}')
-    fuzz(one_input, ModelFileError, mutate=mutate)
+    fuzz(read_tokenizer_folder, ModelFileError, mutate=mutate)

@@ -7,10 +7,11 @@ from typing import Any
 
 import atheris  # type: ignore[import-untyped]
 
-from entrance import scratch_folder, write_file
+from entrance import scratch_folder
 from headway.core.errors import ModelFileError
 from headway.models.gguf import read_gguf
 from json_mutator import mutate_tree
+from support.entrances import is_extended, write_file
 from support.gguf_writer import MetadataInput, TensorInput, encode_gguf
 
 _NUMBERS = ((4, "I"), (5, "i"), (10, "Q"), (11, "q"))  # value types of integers, as structs
@@ -26,7 +27,7 @@ class GgufMutator:
     def __call__(self, data: bytes, max_size: int, seed: int) -> bytes:
         """Return `data` changed; what is no valid file is changed as libFuzzer does."""
         chance = random.Random(seed)
-        write_file(self._path, data[1:], extended=data[:1] > b"\x7f")
+        write_file(self._path, data[1:], extended=is_extended(data))
         try:
             file = read_gguf(self._path)
         except ModelFileError:
