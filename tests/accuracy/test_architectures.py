@@ -29,6 +29,7 @@ from support.checkpoints import (
     relative_error,
     write_checkpoint,
 )
+from support.plan_forward import PlanForward
 from support.tiny_llama import Part, make_step
 
 pytestmark = pytest.mark.native
@@ -121,6 +122,20 @@ def test_logits_on_every_instruction_set(
     case = case_named(name)
     runner = load(tmp_path, case, case.sources[0], weights=weights, isa=isa)
     check_against_reference(case, runner, weights, isa)
+
+
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+def test_as_many_experts_as_published_models_have(weights: WeightFormat, tmp_path: Path) -> None:
+    """Of 128 experts some decide so narrowly that a rounding turns them: the median position has none of these."""
+    case = case_named("qwen3moe")
+    sizes = {"moe_intermediate_size": 24, "num_experts": 128, "num_experts_per_tok": 8}
+    case = replace(case, config={**case.config, **sizes}, num_shards=1)
+    plan = open_plan(write_folder(tmp_path / "model", case, make_weights(case)))
+    tokens = make_tokens(case)[:CHUNK_TOKENS]
+    expected = PlanForward(plan).logits(tokens)
+    runner = load_runner(plan, EngineConfig(model="", weights=weights, threads=2, kv_bytes=KV_BYTES))
+    off = np.linalg.norm(logits_of(runner, tokens, range(len(tokens))) - expected, axis=1)
+    assert np.median(off / np.linalg.norm(expected, axis=1)) <= MAX_RELATIVE_ERROR[weights]
 
 
 def test_longrope_rotates_by_its_short_factors_unless_more_context_is_asked_for(tmp_path: Path) -> None:
