@@ -11,6 +11,7 @@ from headway.core.errors import InvalidRequest
 from headway.core.messages import Cancel, Drain, StepOutputs, Submit
 from headway.core.request import Grammar, Request
 from headway.core.sampling import SamplingParams
+from headway.engine.engine import MAX_COMPILED_AHEAD
 from headway.engine.frames import FrameDecoder, FrameEncoder, FromWorker
 from headway.engine.grammars import GrammarThread, InlineGrammars, Matcher
 from headway.engine.service import run_engine
@@ -306,6 +307,30 @@ def test_those_being_compiled_count_as_waiting(vocabulary: GrammarVocabulary) ->
     grammars.finish(2)
     run_until_idle(engine, received)
     assert set(received.finished) == {"r0", "r1", "r2"}
+
+
+def test_few_are_compiled_before_they_run_however_many_wait_or_leave(vocabulary: GrammarVocabulary) -> None:
+    grammars = LateGrammars(lambda request: compiled(vocabulary, request))
+    engine, _ = grammar_engine(grammars, limits=SchedulerConfig(max_num_seqs=2))
+    received = Received()
+    names = [f"r{number}" for number in range(3 * MAX_COMPILED_AHEAD)]
+    for name in names:
+        engine.handle(Submit(grammar_request(name, regex("ab"))))
+    assert len(grammars.requests) == MAX_COMPILED_AHEAD
+    for name in names[:4]:
+        engine.handle(Cancel(request_id=name))
+    step_checked(engine, received)
+    assert (
+        len(grammars.requests) == MAX_COMPILED_AHEAD
+    )  # what nobody waits for is in the compiler's queue all the same
+    order = []
+    while engine.has_work:
+        order += [request.request_id for request in grammars.requests[:1]]
+        grammars.finish()
+        step_checked(engine, received)
+    assert order == names
+    assert set(received.finished) == set(names)
+    assert_idle(engine)
 
 
 # The thread

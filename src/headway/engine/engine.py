@@ -50,6 +50,9 @@ from headway.runner.step import OutputKind, Runner, StepResult
 
 logger = logging.getLogger(__name__)
 
+MAX_COMPILED_AHEAD = 16
+"""Requests that wait to run with their grammar compiled: each may hold tens of megabytes (docs/log.md)."""
+
 
 class Engine:
     """Runs requests on `runner`, one step at a time. Raises ConfigError for limits under which nothing could run."""
@@ -72,6 +75,9 @@ class Engine:
         self._grammars = grammars
         self._requests: dict[str, LiveRequest] = {}
         self._compiling: dict[str, LiveRequest] = {}  # those of `_requests` that wait for their grammar
+        self._ahead: set[str] = (
+            set()
+        )  # those whose grammar is compiled, or being so, and that have not run yet
         self._roster = Roster()
         self._next_order = 0
         self._draining = False
@@ -200,7 +206,7 @@ class Engine:
         self._totals.count_queued(request.n, request.n * len(request.token_ids))
         if request.grammar is not None and self._grammars is not None:
             self._compiling[request.request_id] = live
-            self._grammars.submit(request)
+            self._compile_ahead()
         else:
             self._enqueue(live)
 
@@ -208,26 +214,37 @@ class Engine:
         for sequence in live.open.values():
             self._roster.enqueue(sequence)
 
+    def _compile_ahead(self) -> None:
+        """Have the grammars of those compiled that arrived first, as many as may be ahead."""
+        assert self._grammars is not None
+        for request_id, live in self._compiling.items():
+            if len(self._ahead) >= MAX_COMPILED_AHEAD:
+                break
+            if request_id not in self._ahead:
+                self._ahead.add(request_id)
+                self._grammars.submit(live.request)
+
     def _take_compiled(self) -> None:
-        """Let requests whose grammar was compiled join the queue, or end."""
+        """Let requests whose grammar was compiled join the queue, or end; have more compiled."""
         assert self._grammars is not None
         for request_id, outcome in self._grammars.take():
             live = self._compiling.get(request_id)
-            if live is None:
-                continue  # cancelled in the meantime
+            if live is None:  # cancelled in the meantime
+                self._ahead.discard(request_id)
+                continue
             if isinstance(outcome, HeadwayError):
+                self._ahead.discard(request_id)
                 self._end_all(live, outcome)
                 continue
             for sequence in list(live.open.values()):
                 sequence.matcher = outcome[sequence.choice]
-                if (
-                    sequence.matcher.is_finished
-                ):  # it resumes an answer that was complete, or nothing is allowed
+                if sequence.matcher.is_finished:  # it resumes a complete answer, or only "" matches
                     self._end_choice(live, sequence, "stop")
             del self._compiling[request_id]
             self._enqueue(live)
             if not live.open:
                 self._end_request(live)
+        self._compile_ahead()
 
     def _cancel(self, request_id: str, choice: int | None, reason: FinishReason) -> None:
         live = self._requests.get(request_id)
@@ -268,6 +285,7 @@ class Engine:
             live = self._requests[sequence.request.request_id]
             if live.first_scheduled_ns is None:
                 live.first_scheduled_ns = now_ns
+                self._ahead.discard(live.request.request_id)
                 live.num_cached = sequence.num_computed
                 self._totals.count_prefix(len(live.request.token_ids), live.num_cached)
         for sequence, _, _ in step_plan.chunks:
@@ -358,7 +376,8 @@ class Engine:
 
     def _end_request(self, live: LiveRequest, error: HeadwayError | None = None) -> None:
         del self._requests[live.request.request_id]
-        self._compiling.pop(live.request.request_id, None)
+        if self._compiling.pop(live.request.request_id, None) is None:
+            self._ahead.discard(live.request.request_id)  # else not before the compiler is done with it
         self._outbox.put_end(live.finished(self._clock.now_ns(), error))
 
 

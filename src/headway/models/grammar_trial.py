@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
@@ -28,8 +29,9 @@ from headway.models.grammar import GrammarVocabulary, TokenTable, as_compiled
 
 MAX_COMPILE_CPU_S: Final = 1
 """Ordinary schemas take 0.3 to 15 ms, one of 2,000 properties 0.3 s (docs/log.md)."""
-MAX_MEMORY_BYTES: Final = 1024 * 1024 * 1024
-"""Address space, of which the interpreter and the package take about a quarter."""
+MAX_MEMORY_BYTES: Final = 32 * 1024 * 1024
+"""What the process may grow by, beyond the heap of 64 MiB that the C library gives its thread: ordinary grammars take less
+than 1 MB, 2,000 properties 23 MB. As much may stay with the request while it runs."""
 STACK_BYTES: Final = 2 * 1024 * 1024
 """A quarter of what the engine's thread has, by Linux's default."""
 MAX_WAIT_S: Final = 60.0
@@ -85,8 +87,8 @@ class GrammarTrial:
         if verdict is None:
             self.close()
             raise InvalidRequest(
-                f"`{grammar.param}` takes more than {MAX_COMPILE_CPU_S} s or {MAX_MEMORY_BYTES >> 20} MiB to compile, or is"
-                " nested too deeply; simplify it.",
+                f"`{grammar.param}` takes more than {MAX_COMPILE_CPU_S} s or too much memory to compile, or is nested too"
+                " deeply; simplify it.",
                 param=grammar.param,
             )
         if verdict.grammar is None:
@@ -151,10 +153,12 @@ class ByteTable:
 
 def run(requests: BinaryIO, verdicts: BinaryIO) -> None:
     """Answer each line with one, until there are no more."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     control = msgspec.json.decode(requests.readline(), type=Control)
     vocabulary = GrammarVocabulary(ByteTable(control), control.vocab_size)
+    vocabulary.compile(
+        Grammar(kind="json_schema", source="{}"), control.end_ids
+    )  # maps what any grammar needs
+    _limit_memory()
     for line in requests:
         _limit_cpu()
         try:
@@ -165,6 +169,14 @@ def run(requests: BinaryIO, verdicts: BinaryIO) -> None:
             verdict = Verdict(None, error.message)
         verdicts.write(msgspec.json.encode(verdict) + b"\n")
         verdicts.flush()
+
+
+def _limit_memory() -> None:
+    """Let allocations fail, which ends this process, when it has grown by `MAX_MEMORY_BYTES`."""
+    num_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = num_pages * resource.getpagesize() + MAX_MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _limit_cpu() -> None:
