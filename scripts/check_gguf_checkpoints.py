@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from support.checkpoint_cases import CASES, Case
+from support.checkpoint_case import Case
+from support.checkpoint_cases import CASES
 from support.checkpoint_gguf import write_checkpoint_gguf
 from support.checkpoint_weights import F32Array, make_tokens, make_weights
 

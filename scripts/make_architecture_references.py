@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from support.checkpoint_cases import CASES, Ablation, Case, Config
+from support.checkpoint_case import Ablation, Case, Config
+from support.checkpoint_cases import CASES
 from support.checkpoint_folder import write_folder
 from support.checkpoint_gguf import folder_weights, write_checkpoint_gguf
 from support.checkpoint_weights import F32Array, checksum, make_tokens, make_weights

@@ -18,7 +18,8 @@ from headway.core.config import EngineConfig, InstructionSet, WeightFormat
 from headway.models.architectures import open_plan
 from headway.runner.native import NativeRunner, load_runner
 from headway.runner.step import OutputKind
-from support.checkpoint_cases import CASES, Case
+from support.checkpoint_case import Case
+from support.checkpoint_cases import CASES
 from support.checkpoint_folder import write_folder
 from support.checkpoint_weights import F32Array, checksum, make_tokens, make_weights
 from support.checkpoints import (

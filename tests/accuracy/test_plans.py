@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from headway.models.architectures import open_plan
-from support.checkpoint_cases import CASES, Case
+from support.checkpoint_case import Case
+from support.checkpoint_cases import CASES
 from support.checkpoints import by_source, reference, relative_error, write_checkpoint
 from support.plan_forward import PlanForward
 

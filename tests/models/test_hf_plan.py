@@ -15,7 +15,7 @@ import pytest
 from headway.core.errors import ModelFileError
 from headway.core.plan import ModelPlan, TensorType
 from headway.models.architectures import open_plan
-from support.checkpoint_cases import VOCAB_SIZE, Case
+from support.checkpoint_case import VOCAB_SIZE, Case
 from support.checkpoint_folder import write_folder, write_weights
 from support.checkpoint_weights import F32Array, make_weights
 from support.checkpoints import case_named

@@ -1,166 +1,25 @@
 """The tiny random models that stand for the architectures: one case per way of computing, as its config.json.
 
-Each configuration is in the words of `transformers`, some as its fourth major version wrote them (`rope_theta`,
-`rope_scaling`), some as the fifth does (`rope_parameters`): both are found in folders. An ablation changes what a
-feature is or switches it off; scripts/make_architecture_references.py checks that the logits then change by far more
-than the tolerance of the test, so that a case proves what it is for. Sizes are uneven on purpose; heads have 16
-dimensions to 256, as those of published models. Windows and original contexts are short, so that a few hundred
-positions go beyond them and beyond spans of 256.
+Configurations are in the words of `transformers`, some as its fourth major version wrote them (`rope_theta`,
+`rope_scaling`), some as the fifth does (`rope_parameters`): both are found in folders. Windows and original contexts are
+short, so that a few hundred positions go beyond them and beyond spans of 256.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
-Config = Mapping[str, Any]
+from support.checkpoint_case import WINDOW, Ablation, Case
+from support.checkpoint_configs import (
+    gemma2_config,
+    gemma3_config,
+    llama_config,
+    model_config,
+    phi3_config,
+    qwen2_config,
+    qwen3moe_config,
+)
 
-VOCAB_SIZE: Final = 297
-NUM_TOKENS: Final = 600
-"""Crosses two borders between spans of 256 positions."""
-WINDOW: Final = 40
-
-_TOKENS: Final = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ablation:
-    """One feature changed: keys of the configuration replaced, tensors with these endings filled with a value."""
-
-    name: str
-    config: Config = field(default_factory=dict)
-    fill: Mapping[str, float] = field(default_factory=dict)
-    least: float = 0.15
-    """How far the logits have to move, as a relative error: three times what int8 may be off, or, where few of the
-    positions or layers are concerned, at least more than bf16 may."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A model: its configuration, how its weights are stored, and at which of its tokens logits are compared."""
-
-    name: str
-    config: Config
-    ablations: Sequence[Ablation]
-    seed: int = 1
-    dtype: Literal["F32", "F16", "BF16"] = "BF16"
-    num_shards: int = 1
-    """Files of the folder; more than one come with an index."""
-    num_tokens: int = NUM_TOKENS
-    max_context: int | None = None
-    """What the runner is configured for; None = the model's own."""
-    sources: Sequence[Literal["folder", "gguf"]] = ("folder", "gguf")
-    types: Mapping[str, str] = field(default_factory=dict)
-    """By beginnings of tensor names in the GGUF file, what is stored as another type than `dtype`."""
-    llama_cpp: bool = True
-    """Whether llama.cpp computes the GGUF file as `transformers` does the folder."""
-
-    @property
-    def positions(self) -> list[int]:
-        """Up to twelve positions: the first, around the window and the border of a span, in the scaled part, the last."""
-        wanted = (0, 17, WINDOW - 1, WINDOW, WINDOW + 1, 127, 255, 256, 300, 430, 512)
-        return [*(position for position in wanted if position < self.num_tokens - 1), self.num_tokens - 1]
-
-
-def _config(model_type: str, architecture: str, **values: Any) -> Config:
-    base = {
-        "architectures": [architecture],
-        "attention_dropout": 0.0,
-        "hidden_act": "silu",
-        "hidden_size": 72,
-        "intermediate_size": 136,
-        "max_position_embeddings": 1024,
-        "model_type": model_type,
-        "num_attention_heads": 6,
-        "num_hidden_layers": 3,
-        "num_key_value_heads": 2,
-        "rms_norm_eps": 1e-5,
-        "tie_word_embeddings": False,
-        "use_cache": True,
-        "vocab_size": VOCAB_SIZE,
-        **_TOKENS,
-        **values,
-    }
-    return MappingProxyType(base)
-
-
-def _llama(**values: Any) -> Config:
-    fixed = {"attention_bias": False, "head_dim": 16, "mlp_bias": False, "torch_dtype": "bfloat16"}
-    return _config("llama", "LlamaForCausalLM", **{**fixed, **values})
-
-
-def _qwen2(**values: Any) -> Config:
-    sizes = {"hidden_size": 96, "max_window_layers": 2, "rope_theta": 1e6, "sliding_window": WINDOW}
-    fixed = {"torch_dtype": "bfloat16", "use_sliding_window": False}
-    return _config("qwen2", "Qwen2ForCausalLM", **{**sizes, **fixed, **values})
-
-
-def _qwen3moe(**values: Any) -> Config:
-    sizes = {"decoder_sparse_step": 1, "head_dim": 32, "hidden_size": 96, "moe_intermediate_size": 40}
-    experts = {"mlp_only_layers": [], "norm_topk_prob": True, "num_experts": 8, "num_experts_per_tok": 2}
-    fixed = {
-        "attention_bias": False,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "rope_theta": 1e6,
-        "sliding_window": None,
-        "use_sliding_window": False,
-    }
-    return _config("qwen3_moe", "Qwen3MoeForCausalLM", **{**sizes, **experts, **fixed, **values})
-
-
-def _phi3(**values: Any) -> Config:
-    fixed = {
-        "embd_pdrop": 0.0,
-        "hidden_size": 96,
-        "num_attention_heads": 3,
-        "num_key_value_heads": 1,
-        "original_max_position_embeddings": 1024,
-        "partial_rotary_factor": 0.75,
-        "resid_pdrop": 0.0,
-        "rope_scaling": None,
-        "rope_theta": 10_000.0,
-        "sliding_window": None,
-    }
-    return _config("phi3", "Phi3ForCausalLM", **{**fixed, **values})
-
-
-def _gemma2(**values: Any) -> Config:
-    fixed = {
-        "attention_bias": False,
-        "attn_logit_softcapping": 2.5,
-        "cache_implementation": "hybrid",
-        "final_logit_softcapping": 6.0,
-        "head_dim": 32,
-        "hidden_act": "gelu_pytorch_tanh",
-        "hidden_activation": "gelu_pytorch_tanh",
-        "num_attention_heads": 4,
-        "num_hidden_layers": 4,
-        "query_pre_attn_scalar": 32,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10_000.0,
-        "sliding_window": WINDOW,
-        "tie_word_embeddings": True,
-    }
-    return _config("gemma2", "Gemma2ForCausalLM", **{**fixed, **values})
-
-
-def _gemma3(**values: Any) -> Config:
-    fixed = {
-        "attention_bias": False,
-        "head_dim": 32,
-        "hidden_activation": "gelu_pytorch_tanh",
-        "num_attention_heads": 4,
-        "num_key_value_heads": 1,
-        "query_pre_attn_scalar": 32,
-        "rms_norm_eps": 1e-6,
-        "sliding_window": WINDOW,
-        "tie_word_embeddings": True,
-    }
-    config = {**_config("gemma3_text", "Gemma3ForCausalLM", **{**fixed, **values})}
-    del config["hidden_act"]
-    return MappingProxyType(config)
-
+__all__ = ["CASES"]
 
 _LLAMA3: Final = {
     "factor": 8.0,
@@ -193,7 +52,7 @@ CASES: Final[Sequence[Case]] = (
     Case(
         name="llama",
         dtype="F16",
-        config=_llama(
+        config=llama_config(
             hidden_size=64,
             num_attention_heads=4,
             num_key_value_heads=4,
@@ -208,7 +67,7 @@ CASES: Final[Sequence[Case]] = (
         name="llama-untied",
         dtype="F32",
         num_shards=3,
-        config=_llama(
+        config=llama_config(
             dtype="float32",
             head_dim=64,
             num_attention_heads=4,
@@ -223,7 +82,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="llama3-rope",
-        config=_llama(rope_scaling=_LLAMA3, rope_theta=10_000.0),
+        config=llama_config(rope_scaling=_LLAMA3, rope_theta=10_000.0),
         ablations=[
             _NO_SCALING,
             Ablation(
@@ -237,7 +96,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="llama-linear",
-        config=_llama(rope_parameters={"factor": 4.0, "rope_theta": 10_000.0, "rope_type": "linear"}),
+        config=llama_config(rope_parameters={"factor": 4.0, "rope_theta": 10_000.0, "rope_type": "linear"}),
         ablations=[
             Ablation(
                 name="rotation not scaled",
@@ -248,7 +107,7 @@ CASES: Final[Sequence[Case]] = (
     Case(
         name="mistral",
         sources=["folder"],  # llama.cpp's GGUF files of Mistral tell of no window
-        config=_config(
+        config=model_config(
             "mistral",
             "MistralForCausalLM",
             head_dim=80,
@@ -262,7 +121,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="qwen2",
-        config=_qwen2(
+        config=qwen2_config(
             num_attention_heads=3,
             num_key_value_heads=1,
             rope_scaling=_YARN,
@@ -281,7 +140,7 @@ CASES: Final[Sequence[Case]] = (
     Case(
         name="qwen2-window",
         sources=["folder"],  # nor do those of Qwen2
-        config=_qwen2(max_window_layers=1, num_hidden_layers=4, use_sliding_window=True),
+        config=qwen2_config(max_window_layers=1, num_hidden_layers=4, use_sliding_window=True),
         ablations=[
             Ablation(name="no window", config={"use_sliding_window": False}),
             Ablation(name="window in every layer", config={"max_window_layers": 0}),
@@ -291,7 +150,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="qwen3",
-        config=_config(
+        config=model_config(
             "qwen3",
             "Qwen3ForCausalLM",
             attention_bias=False,
@@ -313,7 +172,7 @@ CASES: Final[Sequence[Case]] = (
         # a rounding chooses another expert, which is no mistake of whoever computes it.
         seed=3,
         num_shards=2,
-        config=_qwen3moe(),
+        config=qwen3moe_config(),
         ablations=[
             *_QK_NORMS,
             Ablation(name="experts' weights not normalized", config={"norm_topk_prob": False}),
@@ -325,13 +184,13 @@ CASES: Final[Sequence[Case]] = (
         name="qwen3moe-raw",
         seed=4,
         llama_cpp=False,  # it normalizes always, whatever the file says
-        config=_qwen3moe(norm_topk_prob=False, num_experts=6, num_experts_per_tok=3),
+        config=qwen3moe_config(norm_topk_prob=False, num_experts=6, num_experts_per_tok=3),
         ablations=[Ablation(name="experts' weights normalized", config={"norm_topk_prob": True}, least=0.1)],
     ),
     Case(
         name="phi3",
         llama_cpp=False,  # it has switched windows off for phi3
-        config=_phi3(hidden_size=192, num_attention_heads=2, sliding_window=WINDOW),  # heads of 96
+        config=phi3_config(hidden_size=192, num_attention_heads=2, sliding_window=WINDOW),  # heads of 96
         ablations=[
             _WINDOW_OFF,
             _WINDOW_OFF_BY_ONE,
@@ -342,7 +201,7 @@ CASES: Final[Sequence[Case]] = (
         name="phi3-longrope-short",
         num_tokens=240,
         max_context=256,
-        config=_phi3(original_max_position_embeddings=256, rope_scaling=_LONGROPE),
+        config=phi3_config(original_max_position_embeddings=256, rope_scaling=_LONGROPE),
         ablations=[
             Ablation(
                 name="long factors",
@@ -357,7 +216,7 @@ CASES: Final[Sequence[Case]] = (
     Case(
         name="phi3-longrope-long",
         max_context=640,
-        config=_phi3(original_max_position_embeddings=256, rope_scaling=_LONGROPE),
+        config=phi3_config(original_max_position_embeddings=256, rope_scaling=_LONGROPE),
         ablations=[
             Ablation(
                 name="short factors",
@@ -370,7 +229,7 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="gemma2",
-        config=_gemma2(),
+        config=gemma2_config(),
         ablations=[
             Ablation(name="no cap on scores", config={"attn_logit_softcapping": None}),
             Ablation(name="no cap on logits", config={"final_logit_softcapping": None}),
@@ -387,12 +246,12 @@ CASES: Final[Sequence[Case]] = (
         name="gemma2-scale",
         llama_cpp=False,  # it knows the scale of each size by heart, whatever the file says
         num_tokens=300,
-        config=_gemma2(attn_logit_softcapping=50.0, query_pre_attn_scalar=64),
+        config=gemma2_config(attn_logit_softcapping=50.0, query_pre_attn_scalar=64),
         ablations=[Ablation(name="scale of the head's size", config={"query_pre_attn_scalar": 32})],
     ),
     Case(
         name="gemma3",
-        config=_gemma3(
+        config=gemma3_config(
             num_hidden_layers=7,
             rope_local_base_freq=10_000.0,
             rope_scaling={"factor": 8.0, "rope_type": "linear"},
@@ -412,7 +271,7 @@ CASES: Final[Sequence[Case]] = (
     Case(
         name="gemma3-layers",
         dtype="F32",
-        config=_gemma3(
+        config=gemma3_config(
             dtype="float32",
             head_dim=256,
             final_logit_softcapping=6.0,
@@ -434,7 +293,7 @@ CASES: Final[Sequence[Case]] = (
         dtype="F32",
         sources=["gguf"],
         num_tokens=300,
-        config=_llama(
+        config=llama_config(
             head_dim=32,
             hidden_size=256,
             intermediate_size=256,
@@ -475,7 +334,7 @@ CASES: Final[Sequence[Case]] = (
         dtype="F32",
         sources=["gguf"],
         num_tokens=300,
-        config=_qwen3moe(hidden_size=256, moe_intermediate_size=256, num_experts=4),
+        config=qwen3moe_config(hidden_size=256, moe_intermediate_size=256, num_experts=4),
         types={
             "token_embd": "Q4_K",
             "output.": "Q6_K",
@@ -493,7 +352,9 @@ CASES: Final[Sequence[Case]] = (
         dtype="F32",
         sources=["gguf"],
         num_tokens=300,
-        config=_phi3(hidden_size=256, intermediate_size=256, num_attention_heads=8, num_key_value_heads=2),
+        config=phi3_config(
+            hidden_size=256, intermediate_size=256, num_attention_heads=8, num_key_value_heads=2
+        ),
         types={
             "token_embd": "Q8_0",
             "output.": "Q6_K",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.plan import TensorType
-from support.checkpoint_cases import Case, Config
+from support.checkpoint_case import Case, Config
 from support.checkpoint_weights import F32Array
 from support.ggml_blocks import encode
 from support.tiny_gguf import CHAT_TEMPLATE, MERGES, SPECIAL_TOKENS, byte_symbols

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from headway.core.plan import TensorType
-from support.checkpoint_cases import Case, Config
+from support.checkpoint_case import Case, Config
 from support.checkpoint_weights import F32Array, head_dim
 from support.ggml_blocks import encode
 from support.gguf_writer import MetadataInput, TensorInput, encode_gguf

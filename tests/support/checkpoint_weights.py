@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from support.checkpoint_cases import Case, Config
+from support.checkpoint_case import Case, Config
 
 F32Array = npt.NDArray[np.float32]
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from support.checkpoint_cases import CASES, Case, Config
+from support.checkpoint_case import Case, Config
+from support.checkpoint_cases import CASES
 from support.checkpoint_folder import write_folder
 from support.checkpoint_gguf import write_checkpoint_gguf
 from support.checkpoint_weights import F32Array, make_weights
