@@ -6,7 +6,7 @@ A template that names one is refused when it is loaded.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from jinja2 import pass_context
@@ -21,9 +21,12 @@ BUDGET: Final = "\0budget"
 
 _ON_TEXT: Final = ("capitalize", "lower", "title", "trim", "truncate", "upper", "wordcount")
 _ESCAPING: Final = {"e": 6, "escape": 6, "forceescape": 6, "urlencode": 12}  # one character becomes so many
+_ON_ITEMS: Final = (
+    "groupby", "map", "max", "min", "reject", "rejectattr", "select", "selectattr", "sort", "unique",
+)  # fmt: skip
 _OTHERS: Final = (
-    "abs", "attr", "count", "d", "default", "dictsort", "first", "float", "groupby", "int", "items", "last", "length",
-    "map", "max", "min", "reject", "rejectattr", "reverse", "safe", "select", "selectattr", "sort", "unique",
+    "abs", "attr", "count", "d", "default", "dictsort", "first", "float", "int", "items", "last", "length", "reverse",
+    "safe",
 )  # fmt: skip
 _MAX_INDENT: Final = 64  # columns, of one level; a wider one is a string of its own
 _MAX_DIGITS: Final = 300  # a float has no more
@@ -38,7 +41,8 @@ def budget_of(context: Context) -> Budget:
 
 def bounded_filters() -> dict[str, Callable[..., Any]]:
     """Return the filters by name."""
-    filters = {name: _bounded(name, on_text=False) for name in _OTHERS}
+    filters = {name: _bounded(name) for name in _OTHERS}
+    filters |= {name: _bounded(name, on_items=True) for name in _ON_ITEMS}
     filters |= {name: _bounded(name, on_text=True) for name in _ON_TEXT}
     filters |= {name: _bounded(name, on_text=True, factor=factor) for name, factor in _ESCAPING.items()}
     return filters | {
@@ -54,8 +58,17 @@ def bounded_filters() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _bounded(name: str, *, on_text: bool, factor: int = 0) -> Callable[..., Any]:
-    """Return Jinja's filter, which pays for the operation and for its result."""
+def paying(budget: Budget, units: int, items: Iterator[Any]) -> Iterator[Any]:
+    """Yield `items`, each for a price."""
+    for item in items:
+        budget.charge(units)
+        yield item
+
+
+def _bounded(
+    name: str, *, on_text: bool = False, on_items: bool = False, factor: int = 0
+) -> Callable[..., Any]:
+    """Return Jinja's filter, which pays for the operation, for each item that it looks at, and for its result."""
     original = FILTERS[name]
     wants = getattr(original, "jinja_pass_arg", None)
     wanted = None if wants is None else wants.name
@@ -67,6 +80,8 @@ def _bounded(name: str, *, on_text: bool, factor: int = 0) -> Callable[..., Any]
         if on_text:
             value = value if isinstance(value, str) else budget.text(value)
             budget.charge(factor * len(value))
+        if on_items and value:  # nothing, or something undefined, is the filter's affair
+            value = paying(budget, OBJECT, iter(value))
         first = {"environment": context.environment, "eval_context": context.eval_ctx, "context": context}
         leading = () if wanted is None else (first[wanted],)
         return budget.paid(original(*leading, value, *args, **kwargs))

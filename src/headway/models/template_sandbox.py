@@ -22,7 +22,7 @@ from jinja2.utils import Cycler, Joiner, Namespace
 from jinja2.visitor import NodeTransformer
 
 from headway.models.template_budget import CALL, OBJECT, Budget
-from headway.models.template_filters import bounded_filters, budget_of, join, percent, replace
+from headway.models.template_filters import bounded_filters, budget_of, join, paying, percent, replace
 
 _MAX_INTEGER_BITS: Final = 4096
 # Filters that only the transformed template names; no template can write the space.
@@ -198,13 +198,7 @@ class _Namespace(Namespace):
 @pass_context
 def _turns(context: Context, items: Iterable[Any], num_chars: int) -> Iterator[Any]:
     """Yield `items`, each for the price of a turn whose body has `num_chars` characters."""
-    return _paying(budget_of(context), OBJECT + num_chars, iter(items))
-
-
-def _paying(budget: Budget, units: int, items: Iterator[Any]) -> Iterator[Any]:
-    for item in items:
-        budget.charge(units)
-        yield item
+    return paying(budget_of(context), OBJECT + num_chars, iter(items))
 
 
 @pass_context

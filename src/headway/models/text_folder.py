@@ -14,6 +14,7 @@ from headway.models.strict_json import decode_json_object
 MAX_CONFIG_BYTES = 16 * 1024 * 1024
 """Ten times the largest `tokenizer_config.json` published (Gemma 3: 1.2 MB, with all its added tokens)."""
 MAX_TEMPLATE_BYTES = 1024 * 1024
+"""Room for as many characters as a template may have, of four bytes each."""
 
 
 class HfFolder:
