@@ -276,6 +276,19 @@ def test_text_is_encoded_whole_where_nothing_is_known_about_words(folder: Path) 
     assert open_text(folder).tokenizer.min_num_tokens("a" * 100) == 0
 
 
+@pytest.mark.parametrize("last", ['""', "null"])
+def test_a_prefix_that_ends_the_process_is_refused(folder: Path, last: str) -> None:
+    """Found by fuzzing: the package cuts it off "\u2581" as if it were one byte. A second key must not hide it."""
+    merge = '"vocab":{"a":0,"\u2581":1,"a\u2581":2},"merges":[["a","\u2581"]]'
+    prefix = '"continuing_subword_prefix"'
+    write(folder, "tokenizer.json", f'{{"model":{{"type":"BPE",{prefix}:"e",{merge}}}}}')
+    with pytest.raises(ModelFileError, match="continuing_subword_prefix 'e', which is not supported"):
+        open_text(folder)
+    write(folder, "tokenizer.json", f'{{"model":{{"type":"BPE",{prefix}:"e",{prefix}:{last},{merge}}}}}')
+    with pytest.raises(ModelFileError, match="is neither byte-level"):
+        open_text(folder)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
