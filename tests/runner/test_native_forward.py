@@ -8,20 +8,9 @@ import pytest
 from headway import _native
 from headway.core.plan import LayerShape, ModelShape
 from headway.runner.step import OutputKind
-from support.tiny_llama import (
-    EXPERTS,
-    F64,
-    OTHER_SHAPES,
-    Part,
-    greedy,
-    make_model,
-    make_runner,
-    make_step,
-    random_tensors,
-    reference_logits,
-    tiny_rope,
-    tiny_shape,
-)
+from support.tiny_llama import Part, greedy, make_model, make_runner, make_step
+from support.tiny_reference import reference_logits
+from support.tiny_shapes import EXPERTS, F64, OTHER_SHAPES, random_tensors, tiny_rope, tiny_shape
 
 pytestmark = pytest.mark.native
 

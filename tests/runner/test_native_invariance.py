@@ -13,17 +13,8 @@ import pytest
 from headway import _native
 from headway.core.plan import ModelShape
 from headway.runner.native_runner import NativeRunner
-from support.tiny_llama import (
-    OTHER_SHAPES,
-    Part,
-    Tensors,
-    drawing,
-    make_model,
-    make_runner,
-    make_step,
-    random_tensors,
-    tiny_shape,
-)
+from support.tiny_llama import Part, drawing, make_model, make_runner, make_step
+from support.tiny_shapes import OTHER_SHAPES, Tensors, random_tensors, tiny_shape
 
 pytestmark = pytest.mark.native
 

@@ -20,7 +20,9 @@ from headway.runner import native
 from headway.runner.machine import auto_threads, group_available_bytes
 from headway.runner.native import auto_num_blocks, load_runner, system_fingerprint
 from support.tiny_gguf import write_tiny_gguf
-from support.tiny_llama import F32, Part, make_step, reference_logits, tiny_rope
+from support.tiny_llama import Part, make_step
+from support.tiny_reference import reference_logits
+from support.tiny_shapes import F32, tiny_rope
 
 pytestmark = pytest.mark.native
 
@@ -167,7 +169,7 @@ from pathlib import Path
 from headway.core.config import EngineConfig
 from headway.core.plan import ModelPlan, TensorRef, TensorType
 from headway.runner.native import load_runner
-from support.tiny_llama import random_tensors, tiny_shape
+from support.tiny_shapes import random_tensors, tiny_shape
 
 def peak_kib():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text()).group(1))

@@ -11,16 +11,8 @@ from numpy.typing import NDArray
 from headway.core.messages import TokenLogprobs
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import SamplingBatch, Step, StepResult
-from support.tiny_llama import (
-    Part,
-    drawing,
-    greedy,
-    make_model,
-    make_runner,
-    make_step,
-    random_tensors,
-    tiny_shape,
-)
+from support.tiny_llama import Part, drawing, greedy, make_model, make_runner, make_step
+from support.tiny_shapes import random_tensors, tiny_shape
 
 pytestmark = pytest.mark.native
 
