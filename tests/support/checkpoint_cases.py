@@ -96,7 +96,9 @@ CASES: Final[Sequence[Case]] = (
     ),
     Case(
         name="llama-linear",
-        config=llama_config(rope_parameters={"factor": 4.0, "rope_theta": 10_000.0, "rope_type": "linear"}),
+        config=llama_config(
+            head_dim=96, rope_parameters={"factor": 4.0, "rope_theta": 10_000.0, "rope_type": "linear"}
+        ),
         ablations=[
             Ablation(
                 name="rotation not scaled",
@@ -190,7 +192,7 @@ CASES: Final[Sequence[Case]] = (
     Case(
         name="phi3",
         llama_cpp=False,  # it has switched windows off for phi3
-        config=phi3_config(hidden_size=192, num_attention_heads=2, sliding_window=WINDOW),  # heads of 96
+        config=phi3_config(sliding_window=WINDOW),
         ablations=[
             _WINDOW_OFF,
             _WINDOW_OFF_BY_ONE,
