@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.errors import ModelFileError
+from headway.core.heap import release_freed_memory
 from headway.core.request import Pooling
 from headway.models.chat_template import ChatTemplate
 from headway.models.gguf import read_gguf
@@ -71,8 +72,13 @@ _POOLING_NAMES = {2: "cls", 4: "rank"}
 
 
 def open_text(path: Path) -> TextSide:
-    """Read the text side of the model at `path`; raises ModelFileError for what we cannot do exactly."""
-    return _from_folder(HfFolder(path)) if path.is_dir() else text_of_metadata(read_gguf(path).metadata)
+    """Read the text side of the model at `path`; raises ModelFileError for what we cannot do exactly.
+
+    Reading takes several times the memory that is needed afterwards; it is given back before this returns.
+    """
+    text = _from_folder(HfFolder(path)) if path.is_dir() else text_of_metadata(read_gguf(path).metadata)
+    release_freed_memory()
+    return text
 
 
 def _from_folder(folder: HfFolder) -> TextSide:
