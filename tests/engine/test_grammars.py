@@ -11,7 +11,7 @@ from headway.core.errors import InvalidRequest
 from headway.core.messages import Cancel, Drain, StepOutputs, Submit
 from headway.core.request import Grammar, Request
 from headway.core.sampling import SamplingParams
-from headway.engine.engine import MAX_COMPILED_AHEAD
+from headway.engine.compiling import MAX_COMPILED_AHEAD
 from headway.engine.frames import FrameDecoder, FrameEncoder, FromWorker
 from headway.engine.grammars import GrammarThread, InlineGrammars, Matcher
 from headway.engine.service import run_engine
@@ -243,7 +243,7 @@ def test_nobody_waits_for_a_grammar_but_its_request(vocabulary: GrammarVocabular
     run_until_idle(engine, received)
     assert list(received.finished) == ["free"]
     stats = engine.statistics()
-    assert (stats.num_running, stats.num_waiting_tokens) == (0, 6)
+    assert (stats.num_running, stats.num_waiting, stats.num_waiting_tokens) == (0, 2, 6)
     grammars.finish()
     run_until_idle(engine, received)
     assert received.of("first", 1) == list(VOCABULARY.encode("aaa"))

@@ -35,6 +35,7 @@ from headway.core.messages import (
 )
 from headway.core.request import Request
 from headway.engine.admission import QueueLoad, refusal
+from headway.engine.compiling import Compiling
 from headway.engine.grammars import Grammars
 from headway.engine.live_request import LiveRequest, refused
 from headway.engine.outbox import Outbox
@@ -49,9 +50,6 @@ from headway.kv.blocks import KvBlocks
 from headway.runner.step import OutputKind, Runner, StepResult
 
 logger = logging.getLogger(__name__)
-
-MAX_COMPILED_AHEAD = 16
-"""Requests that wait to run with their grammar compiled: each may hold tens of megabytes (docs/log.md)."""
 
 
 class Engine:
@@ -74,10 +72,7 @@ class Engine:
         self._kv = KvBlocks(info.num_blocks, info.block_size)
         self._grammars = grammars
         self._requests: dict[str, LiveRequest] = {}
-        self._compiling: dict[str, LiveRequest] = {}  # those of `_requests` that wait for their grammar
-        self._ahead: set[str] = (
-            set()
-        )  # those whose grammar is compiled, or being so, and that have not run yet
+        self._compiling = Compiling(grammars)
         self._roster = Roster()
         self._next_order = 0
         self._draining = False
@@ -147,7 +142,7 @@ class Engine:
         blocks = self._kv.pool.statistics()
         return self._totals.statistics(
             num_running=self._roster.num_running,
-            num_waiting=len(self._roster.waiting),
+            num_waiting=len(self._roster.waiting) + sum(1 for _ in self._compiling.sequences),
             num_blocks=blocks.num_blocks,
             num_free_blocks=blocks.num_free + blocks.num_evictable,
             num_cached_blocks=len(self._kv.cache),
@@ -162,7 +157,7 @@ class Engine:
         self._roster.check()
         self._kv.check(sequence.table for sequence in self._roster.running)
         alive = [s.order for live in self._requests.values() for s in live.open.values()]
-        compiling = [s for live in self._compiling.values() for s in live.open.values()]
+        compiling = list(self._compiling.sequences)
         held = [s.order for s in (*self._roster.running, *self._roster.waiting, *compiling)]
         assert sorted(alive) == sorted(held), "a sequence is lost or held twice"
         queued = [s for s in (*self._roster.waiting, *compiling) if not s.has_started]
@@ -204,9 +199,8 @@ class Engine:
         live = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
         self._requests[request.request_id] = live
         self._totals.count_queued(request.n, request.n * len(request.token_ids))
-        if request.grammar is not None and self._grammars is not None:
-            self._compiling[request.request_id] = live
-            self._compile_ahead()
+        if request.grammar is not None:
+            self._compiling.enter(live)
         else:
             self._enqueue(live)
 
@@ -214,37 +208,19 @@ class Engine:
         for sequence in live.open.values():
             self._roster.enqueue(sequence)
 
-    def _compile_ahead(self) -> None:
-        """Have the grammars of those compiled that arrived first, as many as may be ahead."""
-        assert self._grammars is not None
-        for request_id, live in self._compiling.items():
-            if len(self._ahead) >= MAX_COMPILED_AHEAD:
-                break
-            if request_id not in self._ahead:
-                self._ahead.add(request_id)
-                self._grammars.submit(live.request)
-
     def _take_compiled(self) -> None:
-        """Let requests whose grammar was compiled join the queue, or end; have more compiled."""
-        assert self._grammars is not None
-        for request_id, outcome in self._grammars.take():
-            live = self._compiling.get(request_id)
-            if live is None:  # cancelled in the meantime
-                self._ahead.discard(request_id)
-                continue
+        """Let requests whose grammar was compiled join the queue, or end."""
+        for live, outcome in self._compiling.take():
+            self._enqueue(live)
             if isinstance(outcome, HeadwayError):
-                self._ahead.discard(request_id)
                 self._end_all(live, outcome)
                 continue
             for sequence in list(live.open.values()):
                 sequence.matcher = outcome[sequence.choice]
                 if sequence.matcher.is_finished:  # it resumes a complete answer, or only "" matches
                     self._end_choice(live, sequence, "stop")
-            del self._compiling[request_id]
-            self._enqueue(live)
             if not live.open:
                 self._end_request(live)
-        self._compile_ahead()
 
     def _cancel(self, request_id: str, choice: int | None, reason: FinishReason) -> None:
         live = self._requests.get(request_id)
@@ -285,7 +261,7 @@ class Engine:
             live = self._requests[sequence.request.request_id]
             if live.first_scheduled_ns is None:
                 live.first_scheduled_ns = now_ns
-                self._ahead.discard(live.request.request_id)
+                self._compiling.started(live.request.request_id)
                 live.num_cached = sequence.num_computed
                 self._totals.count_prefix(len(live.request.token_ids), live.num_cached)
         for sequence, _, _ in step_plan.chunks:
@@ -376,8 +352,7 @@ class Engine:
 
     def _end_request(self, live: LiveRequest, error: HeadwayError | None = None) -> None:
         del self._requests[live.request.request_id]
-        if self._compiling.pop(live.request.request_id, None) is None:
-            self._ahead.discard(live.request.request_id)  # else not before the compiler is done with it
+        self._compiling.ended(live.request.request_id)
         self._outbox.put_end(live.finished(self._clock.now_ns(), error))
 
 
