@@ -4,6 +4,7 @@ Each target says which exception is a refusal; anything else that comes out, a c
 longer than scripts/fuzz allows, or more memory, is a finding. Needs `atheris`, which scripts/fuzz installs.
 """
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -43,7 +44,8 @@ def fuzz(
             _check(error.message, one_line)
 
     options = {} if mutate is None else {"custom_mutator": mutate}
-    atheris.Setup(sys.argv, guarded, **options)
+    command = shlex.join([sys.executable, sys.argv[0]])  # what libFuzzer starts again to merge corpora
+    atheris.Setup([command, *sys.argv[1:]], guarded, **options)
     atheris.Fuzz()
 
 
