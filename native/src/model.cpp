@@ -7,6 +7,7 @@ namespace headway {
 namespace {
 
 constexpr int kMaxThreads = 1024;
+constexpr std::int64_t kMaxPackedBytes = std::int64_t{1} << 46;  // one matrix is at most 2^50: sums do not overflow
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::invalid_argument(reason); }
 
@@ -74,6 +75,7 @@ Model::Model(const ModelShape& shape, std::string_view weights, int group_size, 
   const auto plan = [&](PackedMatrix& matrix, std::int64_t rows, std::int64_t columns) {
     matrix = {format_, rows, columns, nullptr};
     packed_bytes += matrix.num_bytes();
+    if (packed_bytes > kMaxPackedBytes) refuse("The weights of this shape would exceed 64 TiB.");
     matrices.push_back(&matrix);
   };
   for (LayerWeights& layer : layers_) {  // in the order in which a step reads them

@@ -1,6 +1,7 @@
 // The forward pass against a plain double reference, sampling through it, and what it must refuse.
 #include "../src/forward.h"
 
+#include <cfenv>
 #include <cmath>
 #include <stdexcept>
 #include <thread>
@@ -243,6 +244,20 @@ void test_load(Checks& checks) {
     }
     model->finish();
     CHECK(model->finished());
+  });
+
+  checks.run("model: the caller's rounding mode changes nothing", [&] {
+    const std::vector<std::uint8_t> bytes = random_bytes(96, 0.5F, 1);
+    const auto norm_of = [&](int mode) {
+      const auto model = std::make_shared<Model>(tiny_shape(), "int8", 32, "portable", 1);
+      const int before = std::fegetround();
+      std::fesetround(mode);
+      model->load({"output_norm"}, TensorType::kF32, 0, 1, 96, bytes, 1.0F);
+      CHECK_EQ(std::fegetround(), mode);
+      std::fesetround(before);
+      return model->output_norm();
+    };
+    CHECK(norm_of(FE_UPWARD) == norm_of(FE_TONEAREST));
   });
 }
 
