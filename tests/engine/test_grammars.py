@@ -1,6 +1,8 @@
 """Requests with a grammar in the engine: compiled beside it, masked token by token, ended where the grammar ends."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -396,3 +398,8 @@ def test_an_idle_engine_wakes_when_a_grammar_is_compiled(vocabulary: GrammarVoca
     ours.close()
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_an_engine_that_sees_no_grammar_does_not_load_the_library() -> None:
+    code = "import sys, headway.engine.build; sys.exit('llguidance' in sys.modules)"
+    assert subprocess.run((sys.executable, "-c", code), check=False, timeout=60).returncode == 0
