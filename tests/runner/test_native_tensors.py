@@ -59,7 +59,10 @@ def test_settings_out_of_range_are_refused(changes: dict[str, Any], words: str) 
     [
         ({"hidden_size": 0}, "hidden_size"),
         ({"hidden_size": 2**24, "vocab_size": 2**24}, "would exceed 64 TiB"),
-        ({"hidden_size": 2**24, "ffn_size": 2**24, "num_experts": 1024, "num_experts_per_token": 1}, "64 TiB"),
+        (
+            {"hidden_size": 2**24, "ffn_size": 2**24, "num_experts": 1024, "num_experts_per_token": 1},
+            "64 TiB",
+        ),
         ({"vocab_size": 2**30}, "vocab_size"),
         ({"num_kv_heads": 4}, "num_kv_heads"),
         ({"head_dim": 40}, "head_dim"),
