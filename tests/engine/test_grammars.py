@@ -4,7 +4,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as ReadOnly
 
 import pytest
 
@@ -16,8 +17,10 @@ from headway.core.sampling import SamplingParams
 from headway.engine.compiling import MAX_COMPILED_AHEAD
 from headway.engine.frames import FrameDecoder, FrameEncoder, FromWorker
 from headway.engine.grammars import GrammarThread, InlineGrammars, Matcher
+from headway.engine.sequence import Sequence
 from headway.engine.service import run_engine
 from headway.engine.transport import EngineChannel
+from headway.kv.blocks import KvBlocks
 from headway.models.grammar import GrammarVocabulary
 from headway.models.grammar_compiler import GrammarCompiler
 from support.engine_on_fake import Received, assert_idle, run_until_idle, step_checked
@@ -188,7 +191,7 @@ class StuckMatcher:
     def mask(self) -> bytes:
         return bytes(-(-VOCAB_SIZE // 32) * 4)
 
-    def advance(self, token_ids: Sequence[int]) -> bool:  # noqa: ARG002 — the seam's
+    def advance(self, token_ids: ReadOnly[int]) -> bool:  # noqa: ARG002 — the seam's
         return True
 
     def rollback(self, num_tokens: int) -> None:
@@ -224,6 +227,21 @@ def test_without_grammars_no_step_has_a_mask(compiler: GrammarCompiler) -> None:
     run_until_idle(engine)
     rows = [list(step.sampling.mask_rows) for step in runner.steps if step.sampling is not None]
     assert [-1, 0] in rows
+
+
+def test_a_sequences_matcher_follows_several_tokens_and_goes_back(vocabulary: GrammarVocabulary) -> None:
+    request = grammar_request("r", regex("abcd"))
+    sequence = Sequence(request, 0, 0, KvBlocks(8, 16).new_chain("", 0))
+    matcher = sequence.matcher = compiled(vocabulary, request)[0]
+    a, b, c, d = VOCABULARY.encode("abcd")
+    sequence.admit(0)
+    sequence.advance(3, [a])
+    after_a = matcher.mask()
+    sequence.advance(3, [b, c, d])
+    assert matcher.is_finished
+    sequence.truncate(4)
+    assert matcher.mask() == after_a
+    assert list(sequence.tokens) == [*request.token_ids, a]
 
 
 # While a grammar is compiled
@@ -342,7 +360,7 @@ def test_the_thread_compiles_in_order_wakes_and_ends() -> None:
     woken = threading.Semaphore(0)
     seen: list[str] = []
 
-    def compile_grammar(request: Request) -> Sequence[Matcher]:
+    def compile_grammar(request: Request) -> ReadOnly[Matcher]:
         seen.append(threading.current_thread().name)
         if request.request_id == "refused":
             raise InvalidRequest("No.", param="x")
