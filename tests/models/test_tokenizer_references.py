@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.models.text_side import open_text
@@ -101,6 +101,9 @@ def test_ids_of_a_folder_are_those_of_transformers(name: str) -> None:
     text=st.text(st.sampled_from("abe  \n\t\u2581re.,\u3002\u65e5e\u0301'9<s>/table"), max_size=60),
     piece_chars=st.integers(1, 8),
 )
+@example(
+    text="9 \u2581", piece_chars=1
+)  # no space goes before a text that begins with one, under whatever name
 def test_pieces_have_the_ids_of_the_whole(tokenizer: Tokenizer, text: str, piece_chars: int) -> None:
     assert encode_in_pieces(tokenizer, text, piece_chars) == tokenizer.encode(text)
 

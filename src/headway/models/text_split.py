@@ -103,9 +103,10 @@ def split_pairs(
         if not space_prefix:
             cuts.append(f"{behind}(?=[{re.escape(char)}])")
             continue
-        # The space is taken out, so neither it nor what follows may belong to an added token.
+        # The space is taken out, so neither it nor what follows may belong to an added token. Before a space, or its
+        # name, some tokenizers put no other.
         within = set(re.findall("(?<=[ \u2581]).", "\0".join(added), re.DOTALL))
-        follow = within | {token[:1] for token in added} | {" ", "\0"}
+        follow = within | {token[:1] for token in added} | {" ", "\u2581", "\0"}
         cuts.append(f"{behind}[ ](?=[^{_chars(follow)}])")
     return TextSplitter("|".join(cuts), added)
 
