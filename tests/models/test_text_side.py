@@ -289,6 +289,17 @@ def test_a_prefix_that_ends_the_process_is_refused(folder: Path, last: str) -> N
         open_text(folder)
 
 
+def test_a_post_processor_that_panics_is_refused(folder: Path) -> None:
+    """Found by fuzzing: a template with a token that it does not define."""
+    single = [{"SpecialToken": {"id": "none", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    changed_tokenizer(
+        folder,
+        post_processor={"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}},
+    )
+    with pytest.raises(ModelFileError, match=r"tokenizer\.json cannot be used"):
+        open_text(folder)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [

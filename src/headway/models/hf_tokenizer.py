@@ -8,6 +8,7 @@ It knows no chat template.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -96,17 +97,24 @@ def _pipeline(folder: HfFolder) -> Pipeline:
                 else "."
             )
         )
-    try:
+    with _blamed_on(folder):
         pipeline = Pipeline.from_str(_without_prefix(folder, data).decode())
+    pipeline.no_truncation()  # lengths are the gateway's affair
+    pipeline.no_padding()
+    return pipeline
+
+
+@contextmanager
+def _blamed_on(folder: HfFolder) -> Iterator[None]:
+    """Turn whatever the package makes of a file into a ModelFileError."""
+    try:
+        yield
     except UnicodeDecodeError:
         raise ModelFileError(f"{folder.path}: tokenizer.json is not valid UTF-8.") from None
     except (KeyboardInterrupt, SystemExit, ModelFileError):
         raise
     except BaseException as error:  # the package raises bare Exception, and a BaseException where it panics
         raise ModelFileError(f"{folder.path}: tokenizer.json cannot be used ({str(error)[:200]}).") from None
-    pipeline.no_truncation()  # lengths are the gateway's affair
-    pipeline.no_padding()
-    return pipeline
 
 
 def _without_prefix(folder: HfFolder, data: bytes) -> bytes:
@@ -155,11 +163,9 @@ def _frame(
     pipeline: Pipeline, folder: HfFolder, bos: int | None, eos: int | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that begin and end a text: those of the post-processor, unless the configuration says otherwise."""
-    try:
+    with _blamed_on(folder):
         framed = pipeline.encode("a", add_special_tokens=True).ids
         bare = pipeline.encode("a", add_special_tokens=False).ids
-    except Exception as error:  # the package raises bare Exception
-        raise ModelFileError(f"{folder.path}: tokenizer.json cannot be used ({str(error)[:200]}).") from None
     start = next((i for i in range(len(framed) + 1) if framed[i : i + len(bare)] == bare), None)
     if start is None:
         raise ModelFileError(f"{folder.path}: the post-processor of tokenizer.json is not supported.")
