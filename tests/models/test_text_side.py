@@ -260,6 +260,21 @@ def test_truncation_and_padding_of_the_file_are_not_ours(folder: Path) -> None:
     assert 2 < len(open_text(folder).tokenizer.encode("Some words, and more.")) < 90
 
 
+@pytest.mark.parametrize("flags", [{"rstrip": True}, {"lstrip": True, "rstrip": True}, {"single_word": True}])
+def test_special_tokens_that_look_around_them_see_the_whole_text(
+    folder: Path, flags: dict[str, bool]
+) -> None:
+    value = json.loads((folder / "tokenizer.json").read_text())
+    changed_tokenizer(folder, added_tokens=[token | flags for token in value["added_tokens"]])
+    tokenizer = open_text(folder).tokenizer
+    text = "word<|im_end|> 9 <|im_start|>  word <|im_end|>9\n<|im_start|>"
+    assert tokenizer.min_num_tokens(" " * 100) == (0 if "rstrip" in flags else 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.models.text_split.PIECE_CHARS", 1)
+        pieces = tokenizer.encode(text)
+    assert pieces == tokenizer.encode(text)
+
+
 def test_text_is_encoded_whole_where_nothing_is_known_about_words(folder: Path) -> None:
     changed_tokenizer(
         folder,

@@ -215,8 +215,9 @@ def _splitter(
             return split_pairs(tokens, texts, space_prefix=_prepends_space(pipeline), strips=strips)
         return TextSplitter(None)
     lone_digits = _lone_digits(words)
-    swallow = strips and any(text[-1].isalnum() for text in texts)
-    if lone_digits is None or swallow or any(part["type"] != "NFC" for part in normalizer):
+    swallows = strips and any(text[-1].isalnum() for text in texts)
+    looks_around = any(token.single_word for token in added.values())
+    if lone_digits is None or swallows or looks_around or any(part["type"] != "NFC" for part in normalizer):
         return TextSplitter(None)
     return split_words(texts, lone_digits=lone_digits)
 
