@@ -122,7 +122,8 @@ void Runner::activate(const Job& job, const LayerWeights& weights, const Activat
   WorkerScratch& scratch = scratch_of(worker);
   const auto multiply = shape_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_tanh_multiply;
   const std::int64_t num_parts = strides_.ffn / kRowAlign;
-  share_each(worker, std::ssize(job.expert_runs) * num_parts, tile_grain(job.num_tokens), [&](std::int64_t item) {
+  share_each(worker, job.max_expert_runs * num_parts, tile_grain(job.num_tokens), [&](std::int64_t item) {
+    if (item / num_parts >= std::ssize(job.expert_runs)) return;
     const ExpertRun& run = job.expert_runs[static_cast<std::size_t>(item / num_parts)];
     const FeedForward& ffn = weights.ffn[run.expert];
     const ActivationRows x = input.rows(run.first_row);
@@ -155,7 +156,8 @@ void Runner::activate(const Job& job, const LayerWeights& weights, const Activat
 void Runner::add_experts(const Job& job, const LayerWeights& weights, float* target, bool accumulate, Worker& worker) {
   const std::int64_t num_tiles = weights.ffn.front().down.num_tiles(), num_chosen = shape_.num_experts_per_token;
   const ExpertSpace& space = space_.experts;
-  share_each(worker, std::ssize(job.expert_runs) * num_tiles, tile_grain(job.num_tokens), [&](std::int64_t item) {
+  share_each(worker, job.max_expert_runs * num_tiles, tile_grain(job.num_tokens), [&](std::int64_t item) {
+    if (item / num_tiles >= std::ssize(job.expert_runs)) return;
     const ExpertRun& run = job.expert_runs[static_cast<std::size_t>(item / num_tiles)];
     const std::int64_t tile = item % num_tiles;
     multiply_tile(weights.ffn[run.expert].down, tile, space_.inner.rows(run.first_row), run.num_rows,

@@ -25,7 +25,7 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
 StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
   const Model::Use use(model_);
   check_step(step, *cache_);
-  Job job{step, {}, {}, 0, {}, {}, {}, {}, {}};
+  Job job{step, {}, {}, 0, {}, {}, {}, {}, 1, {}};
   const auto num_rows =
       std::count(step.output_kinds.begin(), step.output_kinds.end(), static_cast<std::int32_t>(OutputKind::kLogits));
   job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
@@ -38,7 +38,7 @@ StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
 StepOutput Runner::forward(const Step& step) {
   const Model::Use use(model_);
   check_step(step, *cache_);
-  Job job{step, {}, {}, 0, {}, {}, {}, {}, {}};
+  Job job{step, {}, {}, 0, {}, {}, {}, {}, 1, {}};
   prepare(job);
   if (job.num_tokens > 0) model_.pool().run([&](WorkerPool::Worker& worker) { compute(job, worker); });
   const auto vocab_size = static_cast<std::size_t>(shape_.vocab_size);
@@ -82,6 +82,7 @@ void Runner::prepare(Job& job) {
   space_.inner.reserve(num_chosen, strides_.ffn, int8_, group_size);
   job.expert_runs.reserve(static_cast<std::size_t>(std::max(1, shape_.num_experts)));
   if (shape_.num_experts > 0) {
+    job.max_expert_runs = std::min<std::int64_t>(shape_.num_experts, num_chosen);
     ExpertSpace& experts = space_.experts;
     experts.scores.reserve(n * strides_.experts);
     experts.chosen.reserve(num_chosen);

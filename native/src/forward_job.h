@@ -28,7 +28,10 @@ struct Runner::Job {
   std::int64_t num_tokens = 0;
   std::vector<std::int64_t> logit_rows, hidden_rows;  // of the step's tokens
   std::vector<KvSlot> slots;                          // where each token's key and value go
-  std::vector<ExpertRun> expert_runs;                 // of the current layer, ascending; a dense one has one
+  // Of the current layer, ascending; a dense one has one. Read only within a phase's items: a worker that lags behind
+  // may look when another writes the next layer's.
+  std::vector<ExpertRun> expert_runs;
+  std::int64_t max_expert_runs = 1;
   StepOutput output;
 };
 
