@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from headway.gateway.config import GatewayConfig
 from support.gateway_app import Service, service
 
 pytestmark = pytest.mark.anyio
@@ -64,3 +65,25 @@ async def test_a_mistake_is_named(path: str, fields: dict[str, object], param: s
     error = body["error"]
     assert isinstance(error, dict)
     assert error["param"] == param
+
+
+async def test_a_large_body_is_parsed_where_prompts_are_tokenised() -> None:
+    """There it holds up no stream, and is refused if too many wait."""
+    s = service(config=GatewayConfig(max_pending_prompts=0))
+    for path in ("/tokenize", "/v1/chat/completions"):
+        async with s.post(path, b"x" * 300_000) as exchange:
+            body = msgspec.json.decode(await exchange.read_body())
+            assert (exchange.status, body["error"]["code"]) == (503, "queue_full")
+        async with s.post(path, b"x") as exchange:
+            assert await exchange.read_status() == 400
+    status, body = await answer(service(), "/tokenize", {"prompt": "x" * 300_000})
+    assert (status, body["count"]) == (200, 300_000)
+
+
+async def test_a_client_that_leaves_while_its_body_is_parsed_is_forgotten() -> None:
+    s = service()
+    exchange = s.post("/v1/completions", {"prompt": "x" * 300_000})
+    async with exchange:
+        exchange.disconnect()
+    assert s.gateway.prompt_worker.num_pending <= 1
+    assert not s.ended

@@ -6,6 +6,7 @@ It knows no endpoint: what a call does between its body and its answer is passed
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from starlette.types import Receive, Scope, Send
@@ -19,6 +20,7 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, find_model
+from headway.wire.json_bounds import SMALL_BYTES
 
 
 class Call(Protocol):
@@ -59,7 +61,7 @@ async def conduct(
     """
     info = request_info(scope)
     body = await read_body(scope, receive, gateway.config)
-    call = parse(body)
+    call = await parsed(gateway, receive, parse, body)
     served = find_model(gateway.models, call.model)
     record = info.record = RequestRecord(
         request_id=info.request_id,
@@ -96,6 +98,17 @@ async def conduct(
             if responder.started:
                 await responder.error(failure)
             raise failure from error
+
+
+async def parsed(gateway: Gateway, receive: Receive, parse: Callable[[bytes], C], body: bytes) -> C:
+    """Parse a body: a large one on the tokenising thread, a native call at a time, so that streams go on between them.
+
+    Raises InvalidRequest, QueueFull, ClientGone.
+    """
+    if len(body) <= SMALL_BYTES:
+        return parse(body)
+    async with ClientWatch(receive) as client:
+        return await client.race(gateway.prompt_worker.submit_nowait(partial(parse, body), len(body)))
 
 
 def admitted(gateway: Gateway, served: ServedModel) -> EngineInfo:

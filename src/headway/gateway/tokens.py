@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from headway.core.errors import InvalidRequest
 from headway.gateway.admission import check_token_ids
 from headway.gateway.client_watch import ClientWatch, read_body
-from headway.gateway.conduct import C
+from headway.gateway.conduct import C, parsed
 from headway.gateway.gateway import Gateway
 from headway.gateway.response import Responder
 from headway.gateway.served import ServedModel, find_model
@@ -31,7 +31,7 @@ class TokenService(Generic[C]):
         """Serve one call; raises the HeadwayError that ended it."""
         gateway = self._gateway
         body = await read_body(scope, receive, gateway.config)
-        call = self._parse(body)
+        call = await parsed(gateway, receive, self._parse, body)
         job = partial(self._answer, call, find_model(gateway.models, call.model))
         async with ClientWatch(receive) as client:
             answer = await client.race(gateway.prompt_worker.submit_nowait(job, len(body)))

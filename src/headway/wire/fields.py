@@ -5,7 +5,7 @@ OpenAI's clients send for unset fields.
 
 Nothing is built that was not asked for: an object is first only split into the JSON of its fields (`msgspec.Raw`), and
 just those that are supported are decoded, by type. Built whole, 8 MiB of small objects take a second of the event loop
-and a gigabyte (`tests/wire/test_hostile_bodies.py`).
+and a gigabyte (`tests/wire/test_hostile_bodies.py`); how many there may be at all is `json_bounds`'s.
 """
 
 import re
@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from headway.core.errors import InvalidRequest
+from headway.wire.json_bounds import check_size
 
 T = TypeVar("T")
 
@@ -30,14 +31,21 @@ _MAX_PEEKED_BYTES = 1000
 def decode_object(body: bytes) -> dict[str, msgspec.Raw]:
     """Split a request's body, a JSON object, into the JSON of its fields. Fields that are null are left out.
 
-    Lone surrogates, NaN, trailing text and nesting beyond the interpreter's limit are refused with InvalidRequest.
+    What is not UTF-8, lone surrogates, NaN, trailing text, nesting beyond the interpreter's limit and more than
+    `json_bounds` allows are refused with InvalidRequest.
     """
+    check_size(body)
     try:
+        str(body, "utf-8")  # splitting does not look into strings
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         raise InvalidRequest("The request's body must be a JSON object.") from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"The request's body is not valid JSON: {error}.") from None
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"The request's body is not valid JSON: byte {error.start} is not UTF-8."
+        ) from None
     except RecursionError:
         raise InvalidRequest("The request's body is nested too deeply.") from None
     return {name: field for name, field in fields.items() if not _is_null(field)}
@@ -83,11 +91,15 @@ def select(
 
 
 def peek(field: msgspec.Raw) -> object:
-    """Return a field's value, or only the beginning of its JSON if it is long: enough to compare and to quote."""
+    """Return a field's value, or its JSON as text if it is long (only the beginning) or no value of ours: enough to compare
+    and to quote."""
     view = memoryview(field)
-    if view.nbytes > _MAX_PEEKED_BYTES:
-        return view[:_MAX_PEEKED_BYTES].tobytes().decode(errors="replace")
-    return decode(view, object)
+    if view.nbytes <= _MAX_PEEKED_BYTES:
+        try:
+            return decode(view, object)
+        except (msgspec.ValidationError, RecursionError):  # 1e400: valid JSON and no float
+            pass
+    return view[:_MAX_PEEKED_BYTES].tobytes().decode(errors="replace")
 
 
 def decode(data: bytes | memoryview, type_: type[T]) -> T:
@@ -96,7 +108,7 @@ def decode(data: bytes | memoryview, type_: type[T]) -> T:
         return msgspec.json.decode(data, type=type_)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError as error:  # text that is not UTF-8, which splitting does not look at
+    except msgspec.DecodeError as error:  # such as lone surrogates, which splitting does not look at
         raise InvalidRequest(f"The request's body is not valid JSON: {error}.") from None
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from headway.core.errors import InvalidRequest
 from headway.wire.fields import decode
+from headway.wire.json_bounds import holds_more
 
 T = TypeVar("T")
 
@@ -20,10 +21,7 @@ _BEGINNING: Final = re.compile(rb"(\[?)[ \t\r\n]*(.)", re.DOTALL)
 
 
 def parse_prompts(field: msgspec.Raw, name: str, max_prompts: int) -> tuple[Prompt, ...]:
-    """Decode the field `name` in the form that its first characters tell; raises InvalidRequest.
-
-    Lists of strings may hold more than `max_prompts`, which the caller then refuses: they are cheap to decode.
-    """
+    """Decode the field `name` in the form that its first characters tell; raises InvalidRequest."""
     json = bytes(field)
     beginning = _BEGINNING.match(json)
     assert beginning is not None, "JSON is never empty"
@@ -31,6 +29,8 @@ def parse_prompts(field: msgspec.Raw, name: str, max_prompts: int) -> tuple[Prom
         case b"[]":
             raise InvalidRequest(f"`{name}` is empty; send {PROMPT_FORMS}.", param=name)
         case b'["':
+            if holds_more(json, max_prompts):
+                raise InvalidRequest(f"`{name}` may hold at most {max_prompts} prompts.", param=name)
             return _typed(json, tuple[str, ...], name)
         case b"[[":
             num_prompts = json.count(b"[") - 1  # no strings within

@@ -15,7 +15,7 @@ import msgspec
 
 from headway.core.errors import InvalidRequest
 from headway.core.request import Grammar
-from headway.wire.fields import shown
+from headway.wire.fields import MAX_SHORT_BYTES, shown
 
 MAX_SCHEMA_DEPTH: Final = 100
 """Most levels of objects and lists in a JSON schema, as text. The grammar library's JSON reader stops at 128."""
@@ -172,6 +172,8 @@ def _json(schema: msgspec.Raw, param: str, *, required: bool = False) -> Iterato
         if required:
             raise InvalidRequest(f"`{param}` is missing; send a JSON schema.", param=param)
         return
+    if len(text) > MAX_SHORT_BYTES:
+        raise InvalidRequest(f"The field `{param}` is longer than {MAX_SHORT_BYTES} bytes.", param=param)
     try:
         if text.startswith(b'"'):
             text = msgspec.json.decode(text, type=str).encode()

@@ -220,6 +220,10 @@ def _schema(json: msgspec.Raw, where: str) -> dict[str, object]:
         schema = decode(memoryview(json), dict[str, object])
     except RecursionError:
         raise InvalidRequest(too_deep, param=where) from None
+    except msgspec.ValidationError as error:  # a number beyond every float
+        raise InvalidRequest(
+            f"`{where}` is malformed: {str(error).partition(' - ')[0]}.", param=where
+        ) from None
     level: list[object] = [schema]
     for _ in range(MAX_SCHEMA_DEPTH):
         level = [inner for value in level for inner in _inside(value)]
