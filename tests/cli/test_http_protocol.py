@@ -146,3 +146,74 @@ def test_what_is_no_http_gets_400(noise: bytes) -> None:
     with live_server(app) as address, connect(address) as client:
         client.sendall(noise)
         assert refusal(read_all(client)) == (400, "invalid_request")
+
+
+async def reading_app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the body."""
+    if scope["type"] == "lifespan":
+        await app(scope, receive, send)
+        return
+    body = b""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body += message["body"]
+        more = message["more_body"]
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": 200, "headers": [length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize("name", [b"Upgrade", b"upgrade", b"UPGRADE"])
+def test_a_wish_to_upgrade_is_ignored_and_the_body_is_read(name: bytes) -> None:
+    """Java's HTTP client sends this for every request to an address without TLS."""
+    head = (
+        b"POST / HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 9\r\nHost: x\r\n"
+        b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n" + name + b": h2c\r\n\r\n"
+    )
+    with live_server(reading_app) as address, connect(address) as client:
+        for _ in range(2):
+            client.sendall(head + b"upgrade: ")
+            read_answer(client, b"upgrade: ")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"zz\r\n", b"fffffffffffffffff\r\n", b"3\r\nabcdef"],
+    ids=["no size", "huge size", "longer than its size"],
+)
+def test_a_body_that_is_no_http_is_answered_before_the_connection_ends(rest: bytes) -> None:
+    with live_server(reading_app) as address, connect(address) as client:
+        client.sendall(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + rest)
+        assert refusal(read_all(client)) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "rest", [b"0\r\nx: " + b"y" * 2000, b"1;" + b"y" * 2000], ids=["trailer", "extension"]
+)
+def test_what_surrounds_a_body_is_bounded_as_headers_are(rest: bytes) -> None:
+    """The parser keeps a trailer until it ends: unbounded, as much as comes until the body's time is over."""
+    head = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
+    with live_server(reading_app, PATIENT) as address, connect(address) as client:
+        client.sendall(head)
+        assert client.recv(65536).startswith(b"HTTP/1.1 100 ")
+        client.sendall(rest)
+        assert refusal(read_all(client)) == (431, "headers_too_large")
+
+
+def test_nothing_is_written_between_answers_that_wait_for_each_other() -> None:
+    post = b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\nbody"
+    with live_server(reading_app) as address, connect(address) as client:
+        client.sendall(post + post + b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")
+        answer = read_all(client)
+    assert answer.count(b"HTTP/1.1 ") <= 3
+    assert b"HTTP/1.1 400" not in answer.partition(b"HTTP/1.1 400")[2]
+
+
+def test_many_small_chunks_are_a_body_like_any_other() -> None:
+    chunks = b"1\r\nz\r\n" * 200_000
+    with live_server(reading_app, PATIENT) as address, connect(address) as client:
+        client.sendall(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+        read_answer(client, b"z" * 200_000)

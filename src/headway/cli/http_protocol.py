@@ -3,10 +3,12 @@
 uvicorn waits for headers without end, keeps as many of them as come, and takes any number of connections. Here a
 connection that says nothing, or says it too slowly (RFC 9110, 15.5.9), headers that are too large (RFC 6585, 5) and
 connections beyond the limit are answered in OpenAI's error shape and closed. What is not HTTP at all gets a 400. Bodies
-are the application's affair (`headway.gateway.client_watch`).
+are the application's affair (`headway.gateway.client_watch`). A wish to upgrade is ignored, as RFC 9110, 7.8, allows:
+uvicorn's parser would drop the body that comes with it, and Java's HTTP client wishes for HTTP/2 with every request.
 """
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +41,11 @@ class HttpLimits:
     max_connections: int = 4096
 
 
+_MOST_PER_BYTE = 6
+"""Bytes on the wire for a byte of body: in a chunk of its own, `1`, two line ends and itself."""
+_UPGRADE = re.compile(rb"^upgrade(?=[ \t]*:)", re.IGNORECASE | re.MULTILINE)
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection."""
 
@@ -56,6 +63,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._expects_headers = True  # the parser stands before or within a request's headers
         self._num_received = 0  # bytes since it does
         self._num_parsed = 0  # bytes of whole headers among them
+        self._num_beside = 0  # bytes that came after the headers beyond what the body's own explain
         self._refusal: HeadwayError | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -84,8 +92,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return  # it was refused; the parser stands in the middle of something
         if self._expects_headers:
             self._num_received += len(data)
+            data = _without_upgrade(data)
+        else:
+            self._num_beside += len(data)
         super().data_received(data)
-        if self._expects_headers and self._num_received > self._limits.max_header_bytes:
+        # Also after the body: the parser keeps a trailer until it ends.
+        num_bytes = self._num_received if self._expects_headers else self._num_beside
+        if num_bytes > self._limits.max_header_bytes:
             self._refuse(self._too_large())
         elif self._is_idle:
             self._start_timer()  # for the rest of the headers, or of a body that nobody reads
@@ -111,13 +124,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Hand the request to the application."""
         self._stop_timer()
         self._expects_headers = False
+        self._num_beside = 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Hand a part of the body on."""
+        self._num_beside = max(0, self._num_beside - len(body) * _MOST_PER_BYTE)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Expect the next request."""
         super().on_message_complete()
         self._expects_headers = True
         self._num_received = 0
+        self._num_beside = 0
 
     def on_response_complete(self) -> None:
         """Go on with what came meanwhile."""
@@ -171,7 +191,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_timer()
         if self.transport.is_closing():
             return
-        if self._is_idle:
+        if self._is_idle or not (self.cycle.response_started or self.pipeline):
             body = msgspec.json.encode(error_body(error))
             wait = retry_after(error)
             headers = b"" if wait is None else b"retry-after: " + wait.encode() + b"\r\n"
@@ -185,3 +205,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 + body
             )
         self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Rename the header in a request's headers, or their beginning."""
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"x-upgrade", head) + end + rest
