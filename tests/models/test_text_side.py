@@ -206,6 +206,15 @@ def test_special_tokens_can_be_spelled_out(folder: Path) -> None:
     assert tokenizer.decode(ids) == "<|im_end|>"
 
 
+@pytest.mark.parametrize("name", ["hf_gemma", "hf_llama", "hf_qwen2"])
+def test_spelling_special_tokens_out_takes_no_second_vocabulary(name: str) -> None:
+    parts = open_text(DATA / name).tokenizer._parts
+    plain = parts.plain()
+    assert json.loads(plain.to_str()) == json.loads(parts.parsing.to_str())
+    parts.parsing.model.fuse_unk = not plain.model.fuse_unk
+    assert plain.model.fuse_unk == parts.parsing.model.fuse_unk  # one model, seen through both
+
+
 def test_text_inside_another_is_encoded_without_a_space() -> None:
     llama = open_text(DATA / "hf_llama").tokenizer
     whole = llama.encode("xa", add_bos=False)

@@ -45,7 +45,7 @@ def read_hf_tokenizer(folder: HfFolder) -> TokenizerParts:
     contents = {index: token for index, token in added.items() if token.content}
 
     def plain() -> Pipeline:
-        copy = Pipeline.from_str(pipeline.to_str())
+        copy = _copy_of(pipeline)
         copy.encode_special_tokens = True
         return copy
 
@@ -132,6 +132,23 @@ def _without_prefix(folder: HfFolder, data: bytes) -> bytes:
         )
     top["model"] = msgspec.Raw(msgspec.json.encode(model))
     return msgspec.json.encode(top)
+
+
+def _copy_of(pipeline: Pipeline) -> Pipeline:
+    """Return a pipeline that does the same over the same model, which is nearly all of it and never changes.
+
+    A whole copy of Qwen's 152,000 tokens takes half a second and 140 MB, one that shares the model 0.1 ms.
+    """
+    copy = Pipeline(pipeline.model)
+    for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        part = getattr(pipeline, name)
+        if part is not None:
+            setattr(copy, name, part)
+    added = pipeline.get_added_tokens_decoder()
+    copy.add_tokens([added[index] for index in sorted(added)])
+    if copy.get_added_tokens_decoder() == added:
+        return copy
+    return Pipeline.from_str(pipeline.to_str())  # ids of added tokens that adding them again does not give
 
 
 def _tokens(folder: HfFolder, pipeline: Pipeline) -> tuple[tuple[str, ...], frozenset[int]]:
