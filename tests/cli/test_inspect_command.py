@@ -86,6 +86,7 @@ def test_what_is_no_model_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "No such file" in refused(capsys, str(tmp_path / "missing.gguf"))
     assert "config.json" in refused(capsys, str(tmp_path / "empty"))
     assert "not a regular file" in refused(capsys, "/dev/null")
+    assert "File name too long" in refused(capsys, f"./{'a' * 300}.gguf")
 
 
 def test_what_is_not_here_is_not_fetched(

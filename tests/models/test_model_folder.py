@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import ModelFileError
-from headway.models.model_folder import check_inside, hub_repository
+from headway.models.model_folder import check_inside, hub_repository, is_folder
 
 
 @pytest.fixture
@@ -26,6 +26,14 @@ def snapshot(tmp_path: Path) -> Path:
     (repository / "blobs" / "e7a6").write_text("{}")
     (folder / "config.json").symlink_to("../../blobs/e7a6")
     return folder
+
+
+def test_a_path_is_a_folder_or_not_or_cannot_be_looked_at(folder: Path) -> None:
+    assert is_folder(folder)
+    assert not is_folder(folder / "config.json")
+    assert not is_folder(folder / "missing")
+    with pytest.raises(ModelFileError, match="File name too long"):
+        is_folder(folder / ("a" * 300))
 
 
 def test_a_file_of_the_folder_is_taken(folder: Path) -> None:

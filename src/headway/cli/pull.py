@@ -26,10 +26,10 @@ def add_parser(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     """Fetch and print the path; raises FetchError, ConfigError."""
     from headway.models.fetch import resolve_model
-    from headway.models.sources import parse_source
+    from headway.models.sources import exists, parse_source
 
     source = parse_source(args.model)
-    if isinstance(source, Path) and not source.exists():
+    if isinstance(source, Path) and not exists(source):
         raise FetchError(f"There is no file or folder {source}: check the path.")
     print(resolve_model(args.model, update=True))
     return 0

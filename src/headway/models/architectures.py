@@ -5,11 +5,11 @@ It knows how to choose a reader, not how any architecture works (`architecture_t
 
 from pathlib import Path
 
-from headway.core.errors import ModelFileError
 from headway.core.plan import ModelPlan
 from headway.models.gguf_plan import plan_gguf
 from headway.models.gguf_shards import read_gguf_model
 from headway.models.hf_plan import plan_folder
+from headway.models.model_folder import is_folder
 
 
 def open_plan(path: Path, file_sha256: str | None = None) -> ModelPlan:
@@ -18,13 +18,7 @@ def open_plan(path: Path, file_sha256: str | None = None) -> ModelPlan:
     `file_sha256` is the digest of a model's only file where the caller knows it (`headway.models.sources.known_sha256`).
     Raises ModelFileError, one sentence, if a file is invalid or needs something that we cannot compute exactly.
     """
-    try:
-        is_folder = path.is_dir()
-    except (OSError, ValueError) as error:  # a folder that may not be searched, a path with a null byte
-        raise ModelFileError(
-            f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})."
-        ) from error
-    if is_folder:
+    if is_folder(path):
         return plan_folder(path)
     file = read_gguf_model(path)
     return plan_gguf(file, None if file.more_files else file_sha256)

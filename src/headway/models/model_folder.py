@@ -12,6 +12,15 @@ from pathlib import Path
 from headway.core.errors import ModelFileError
 
 
+def is_folder(path: Path) -> bool:
+    """Whether the model at `path` is a folder; raises ModelFileError, one line, for a path that cannot be looked at."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError) as error:  # a folder that may not be searched, too long a name, a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{path}: cannot be read ({reason}).") from error
+
+
 def check_inside(folder: Path, path: Path) -> Path:
     """Return the real path of the regular file at `path`, which `folder` names as its own; open that, not `path`.
 

@@ -112,7 +112,7 @@ def parse_source(name: str) -> WheelModel | HubName | Path:
     if name in MODELS:
         return MODELS[name]
     path = Path(os.path.expanduser(name)).absolute()  # Path.expanduser raises for an unknown user
-    if name and _exists(path):
+    if name and exists(path):
         return _whole(path)
     hub_name = parse_hub_name(name)
     if hub_name is not None and not _looks_like_a_file(name, hub_name):
@@ -142,10 +142,11 @@ def _whole(path: Path) -> Path:
     return path
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Whether there is something at `path`; False if it cannot be looked at."""
     try:
         return path.exists()
-    except (OSError, ValueError):  # of a name that no file can have
+    except (OSError, ValueError):  # a folder that may not be searched, a name that no file can have
         return False
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from headway.models.gguf_file import GgufFile
 from headway.models.gguf_shards import read_gguf_model
 from headway.models.hf_folder import read_json_file, read_weights
+from headway.models.model_folder import is_folder
 
 _MAX_CONFIG_BYTES = 1 << 20  # published ones are below 10 kB; the largest, with label names, 100 kB
 _MAX_SHOWN_CHARACTERS = 100
@@ -58,7 +59,7 @@ def summarise(path: Path) -> ModelSummary:
 
     Raises ModelFileError, one line, if it is invalid.
     """
-    return _summarise_folder(path) if path.is_dir() else _summarise_gguf(read_gguf_model(path))
+    return _summarise_folder(path) if is_folder(path) else _summarise_gguf(read_gguf_model(path))
 
 
 def shown(text: str) -> str:

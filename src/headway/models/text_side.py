@@ -15,6 +15,7 @@ from headway.core.request import Pooling
 from headway.models.chat_template import ChatTemplate
 from headway.models.gguf import read_gguf
 from headway.models.hf_tokenizer import read_hf_tokenizer
+from headway.models.model_folder import is_folder
 from headway.models.text_folder import HfFolder
 from headway.models.tokenizer import Tokenizer
 
@@ -76,7 +77,7 @@ def open_text(path: Path) -> TextSide:
 
     Reading takes several times the memory that is needed afterwards; it is given back before this returns.
     """
-    text = _from_folder(HfFolder(path)) if path.is_dir() else text_of_metadata(read_gguf(path).metadata)
+    text = _from_folder(HfFolder(path)) if is_folder(path) else text_of_metadata(read_gguf(path).metadata)
     release_freed_memory()
     return text
 
