@@ -12,6 +12,7 @@ from typing import TypeVar
 from starlette.types import Receive, Scope
 
 from headway.core.errors import PayloadTooLarge, RequestTimeout
+from headway.gateway.body_budget import Body
 from headway.gateway.config import GatewayConfig
 
 T = TypeVar("T")
@@ -21,10 +22,11 @@ class ClientGone(Exception):
     """The client left; there is nobody to answer."""
 
 
-async def read_body(scope: Scope, receive: Receive, config: GatewayConfig) -> bytes:
-    """Return the whole body.
+async def read_body(scope: Scope, receive: Receive, config: GatewayConfig, budget: Body) -> bytes:
+    """Return the whole body, counted in `budget` as it comes.
 
-    Raises PayloadTooLarge as soon as it is known to be too large, RequestTimeout when it comes too slowly, ClientGone.
+    Raises PayloadTooLarge as soon as it is known to be too large, RequestTimeout when it comes too slowly, QueueFull when
+    bodies take too much memory together, ClientGone.
     """
     max_bytes = config.max_body_bytes
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
@@ -43,6 +45,7 @@ async def read_body(scope: Scope, receive: Receive, config: GatewayConfig) -> by
                 num_bytes += len(part)
                 if num_bytes > max_bytes:
                     raise _too_large(max_bytes)
+                budget.grow(len(part))
                 parts.append(part)
                 if not message.get("more_body", False):
                     return b"".join(parts)

@@ -60,8 +60,7 @@ async def conduct(
     Raises the HeadwayError that ended the call, which a stream that began has told already.
     """
     info = request_info(scope)
-    body = await read_body(scope, receive, gateway.config)
-    call = await parsed(gateway, receive, parse, body)
+    call, num_bytes = await read_call(gateway, scope, receive, parse)
     served = find_model(gateway.models, call.model)
     record = info.record = RequestRecord(
         request_id=info.request_id,
@@ -77,7 +76,7 @@ async def conduct(
                 await serve(
                     OpenCall(
                         call=call,
-                        num_bytes=len(body),
+                        num_bytes=num_bytes,
                         served=served,
                         record=record,
                         client=client,
@@ -100,15 +99,21 @@ async def conduct(
             raise failure from error
 
 
-async def parsed(gateway: Gateway, receive: Receive, parse: Callable[[bytes], C], body: bytes) -> C:
-    """Parse a body: a large one on the tokenising thread, a native call at a time, so that streams go on between them.
+async def read_call(
+    gateway: Gateway, scope: Scope, receive: Receive, parse: Callable[[bytes], C]
+) -> tuple[C, int]:
+    """Read and parse a body; return the call and how many bytes it had. The body is not kept.
 
-    Raises InvalidRequest, QueueFull, ClientGone.
+    A large one is parsed on the tokenising thread, a native call at a time, so that streams go on between them.
+    Raises what `read_body` does, InvalidRequest, QueueFull.
     """
-    if len(body) <= SMALL_BYTES:
-        return parse(body)
-    async with ClientWatch(receive) as client:
-        return await client.race(gateway.prompt_worker.submit_nowait(partial(parse, body), len(body)))
+    with gateway.bodies.body() as held:
+        body = await read_body(scope, receive, gateway.config, held)
+        if len(body) <= SMALL_BYTES:
+            return parse(body), len(body)
+        async with ClientWatch(receive) as client:
+            job = partial(parse, body)
+            return await client.race(gateway.prompt_worker.submit_nowait(job, len(body))), len(body)
 
 
 def admitted(gateway: Gateway, served: ServedModel) -> EngineInfo:

@@ -18,6 +18,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Most prompts that wait for the tokenising thread (the engine's own queue has the same default)."""
     max_pending_prompt_bytes: int = 64 * 1024 * 1024
     """Eight of the largest bodies; bounds memory when long prompts arrive together."""
+    max_received_bytes: int = 256 * 1024 * 1024
+    """Of all bodies being received, beyond the first 64 KiB of each: 32 of the largest at a time."""
     default_chat_max_tokens: int = 4096
     """Tokens of an answer when a chat request names no limit, as far as the context has room."""
     default_completion_max_tokens: int = 16

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from headway.core.clock import Clock
 from headway.core.events import Hook
+from headway.gateway.body_budget import BodyBudget
 from headway.gateway.config import GatewayConfig
 from headway.gateway.prompt_worker import PromptWorker
 from headway.gateway.served import ServedModel
@@ -40,6 +41,7 @@ class Gateway:
         self.prompt_worker = PromptWorker(
             max_pending=config.max_pending_prompts, max_pending_bytes=config.max_pending_prompt_bytes
         )
+        self.bodies = BodyBudget(config.max_received_bytes)
         self._draining = False
         self._num_active = 0
         self._idle = asyncio.Event()

@@ -8,8 +8,8 @@ from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import InvalidRequest
 from headway.gateway.admission import check_token_ids
-from headway.gateway.client_watch import ClientWatch, read_body
-from headway.gateway.conduct import C, parsed
+from headway.gateway.client_watch import ClientWatch
+from headway.gateway.conduct import C, read_call
 from headway.gateway.gateway import Gateway
 from headway.gateway.response import Responder
 from headway.gateway.served import ServedModel, find_model
@@ -30,11 +30,10 @@ class TokenService(Generic[C]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; raises the HeadwayError that ended it."""
         gateway = self._gateway
-        body = await read_body(scope, receive, gateway.config)
-        call = await parsed(gateway, receive, self._parse, body)
+        call, num_bytes = await read_call(gateway, scope, receive, self._parse)
         job = partial(self._answer, call, find_model(gateway.models, call.model))
         async with ClientWatch(receive) as client:
-            answer = await client.race(gateway.prompt_worker.submit_nowait(job, len(body)))
+            answer = await client.race(gateway.prompt_worker.submit_nowait(job, num_bytes))
             await Responder(send, timeout_s=gateway.config.slow_reader_timeout_s).json(200, answer)
 
 

@@ -180,12 +180,19 @@ def parse_responses(body: bytes) -> ResponsesCall:
         max_output_tokens=fields.max_output_tokens,
         temperature=1.0 if fields.temperature is None else fields.temperature,
         top_p=1.0 if fields.top_p is None else fields.top_p,
-        tools=fields.tools or [],
-        tool_choice=fields.tool_choice or "auto",
+        tools=[_copied(tool) for tool in fields.tools or []],
+        tool_choice=_copied(fields.tool_choice)
+        if isinstance(fields.tool_choice, dict)
+        else fields.tool_choice or "auto",
         parallel_tool_calls=parallel,
-        format=(fields.text.format if fields.text else None) or {"type": msgspec.Raw(b'"text"')},
+        format=_copied((fields.text.format if fields.text else None) or {"type": msgspec.Raw(b'"text"')}),
     )
     return ResponsesCall(chat=chat, echo=echo)
+
+
+def _copied(fields: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Copy JSON out of the request, which would be kept as a whole with any piece of it until the response ends."""
+    return {name: field.copy() for name, field in fields.items()}
 
 
 def _options(fields: ResponsesFields) -> GenerationOptions:
