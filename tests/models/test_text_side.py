@@ -84,6 +84,16 @@ def test_fim_tokens_are_named_by_the_file_or_known_by_name(tmp_path: Path) -> No
         )
 
 
+def test_a_refusal_names_the_file(tmp_path: Path, folder: Path) -> None:
+    path = tmp_path / "m.gguf"
+    for wrong in ({"tokenizer__ggml__pre": "own"}, {"tokenizer__chat_template": "{% if"}):
+        with pytest.raises(ModelFileError, match=rf"^{path}: The "):
+            open_text(gguf(path, **wrong))
+    write(folder, "chat_template.jinja", "{% if")
+    with pytest.raises(ModelFileError, match=rf"^{folder}: The "):
+        open_text(folder)
+
+
 def test_pooling_is_what_the_file_says(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     assert open_text(gguf(path, qwen2__pooling_type=1)).pooling == "mean"

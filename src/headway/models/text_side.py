@@ -4,7 +4,8 @@
 Face folder. It reads no tensors, and knows neither requests nor the engine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,9 +78,24 @@ def open_text(path: Path) -> TextSide:
 
     Reading takes several times the memory that is needed afterwards; it is given back before this returns.
     """
-    text = _from_folder(HfFolder(path)) if is_folder(path) else text_of_metadata(read_gguf(path).metadata)
+    text = _from_folder(HfFolder(path)) if is_folder(path) else _from_gguf(path)
     release_freed_memory()
     return text
+
+
+@contextmanager
+def _blamed_on(path: Path) -> Iterator[None]:
+    """Name the file in what is said of its contents by those who do not know where they come from."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error.message}") from error
+
+
+def _from_gguf(path: Path) -> TextSide:
+    metadata = read_gguf(path).metadata
+    with _blamed_on(path):
+        return text_of_metadata(metadata)
 
 
 def _from_folder(folder: HfFolder) -> TextSide:
@@ -88,7 +104,8 @@ def _from_folder(folder: HfFolder) -> TextSide:
     template = None
     if source is not None:
         bos, eos = (folder.special_token(role) or "" for role in ("bos_token", "eos_token"))
-        template = ChatTemplate(source, bos_token=bos, eos_token=eos)
+        with _blamed_on(folder.path):
+            template = ChatTemplate(source, bos_token=bos, eos_token=eos)
     return TextSide(tokenizer, template, fim_by_name(tokenizer), _folder_pooling(folder))
 
 
