@@ -9,10 +9,12 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig
+from headway.core.errors import ModelFileError
 from headway.engine.client import EngineClient
 from headway.engine.frames import LogSettings
 from headway.engine.process import ProcessEngineClient
@@ -54,13 +56,9 @@ async def running_service(
         metrics,
         log=LogSettings(setup=LOG_SETUP, level=log_level, json=log_json),
     )
-    assembling = asyncio.create_task(asyncio.to_thread(_assemble, engine_config, gateway_config))
     try:
-        await engine.start()  # directly: a cancellation must reach it and wait until its process is gone
-        assembly = await assembling
+        assembly = await _start(engine, engine_config, gateway_config)
     except BaseException:
-        if not assembling.cancel() and not assembling.cancelled():
-            assembling.exception()  # it may have failed as well, on the same file: heard
         await engine.close()
         raise
     gateway, app = assembly.finish(engine, clock, metrics)
@@ -70,10 +68,32 @@ async def running_service(
         await engine.close()
 
 
+async def _start(
+    engine: EngineClient, engine_config: EngineConfig, gateway_config: GatewayConfig
+) -> "Assembly":
+    """Start the engine and read the text side meanwhile; whichever fails first ends the other, and its error is raised.
+
+    So a folder without a tokenizer is refused before its weights are packed. A cancellation waits for the engine's end.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(engine.start())
+            assembling = group.create_task(asyncio.to_thread(_assemble, engine_config, gateway_config))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return assembling.result()
+
+
 def _assemble(engine_config: EngineConfig, gateway_config: GatewayConfig) -> "Assembly":
     from headway.cli.assembly import Assembly
 
-    return Assembly(engine_config, gateway_config)
+    try:
+        return Assembly(engine_config, gateway_config)
+    except ModelFileError:
+        from headway.models.architectures import open_plan
+
+        open_plan(Path(engine_config.model_path))  # where this fails too, it says more about the model
+        raise
 
 
 def _is_not_about_a_client_that_left(record: logging.LogRecord) -> bool:
