@@ -299,7 +299,7 @@ def test_what_cannot_be_computed_is_refused(
         (b'{"a": "\xff"}', "not valid UTF-8"),
         (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
-        (b'{"a": "' + b" " * 2**20 + b'"}', "longer than 1048576 bytes"),
+        (b'{"a": "' + b" " * 2**20 + b'"}', "larger than 1048576 bytes"),
     ],
 )
 def test_a_configuration_that_is_no_configuration_is_refused(

@@ -95,6 +95,7 @@ class _Reader:
         self._elements_left = MAX_ARRAY_ELEMENTS
 
     def read(self) -> GgufFile:
+        refuse_lfs_pointer(self._path, self._data[: len(LFS_MAGIC)])
         if self._data[:4] != _MAGIC:
             self._fail("not a GGUF file (it does not start with 'GGUF')")
         self._at = 4

@@ -8,10 +8,16 @@ configuration_utils.py.
 import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final, NoReturn
 
 from headway.core.errors import ModelFileError
 from headway.models.limits import MAX_INT32
+from headway.models.strict_json import read_json_file
+
+MAX_CONFIG_BYTES: Final = (
+    1024 * 1024
+)  # published ones are below 10 kB; with a label for every class some have 100 kB
 
 # Training, generation, loading, and what other programs leave behind.
 HARMLESS: Final = frozenset(
@@ -186,6 +192,12 @@ class HfConfig:
         if value is None:
             self.fail(f"{self.path}{key} is missing")
         return value
+
+
+def read_config(folder: Path) -> HfConfig:
+    """Return the config.json of a model's folder; raises ModelFileError, one sentence, if there is no valid one."""
+    name = "config.json"
+    return HfConfig(str(folder / name), read_json_file(folder, name, max_bytes=MAX_CONFIG_BYTES))
 
 
 def shown(value: object) -> str:

@@ -8,23 +8,16 @@ What keys and tensor names mean: `transformers` 5, configuration_*.py and modeli
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from headway.core.plan import LayerShape, ModelPlan, ModelShape
 from headway.models.architecture_table import ARCHITECTURES, Architecture, by_model_type
-from headway.models.hf_config import HfConfig, shown
-from headway.models.hf_folder import read_weights
+from headway.models.hf_config import HfConfig, read_config, shown
 from headway.models.hf_names import head_name, holders, is_ignored, tensor_prefix
 from headway.models.hf_rope import read_ropes
+from headway.models.hf_weights import read_weights
 from headway.models.limits import MAX_EXPERTS, MAX_LAYERS
 from headway.models.placement import StoredTensor, place_tensors
 from headway.models.rope import float32
-from headway.models.strict_json import read_json_file
-
-CONFIG: Final = "config.json"
-MAX_CONFIG_BYTES: Final = (
-    1024 * 1024
-)  # the longest published ones, with a label for every class, have some 100 KB
 
 _UNDERSTOOD = frozenset(
     {
@@ -90,8 +83,7 @@ def plan_folder(folder: Path) -> ModelPlan:
 
 def _read_config(folder: Path) -> tuple[HfConfig, Architecture]:
     """Return the configuration of the text model, its keys checked, and its architecture."""
-    where = str(folder / CONFIG)
-    config = HfConfig(where, read_json_file(folder, CONFIG, max_bytes=MAX_CONFIG_BYTES))
+    config = read_config(folder)
     model_type = config.text("model_type")
     classes = config.get("architectures")
     if "quantization_config" in config:
@@ -112,7 +104,7 @@ def _read_config(folder: Path) -> tuple[HfConfig, Architecture]:
         config.fail(
             f"architectures is {shown(classes)}, which is not supported (supported: {', '.join(row.classes)})"
         )
-    config = HfConfig(where, config.values, path=config.path, defaults=row.defaults)
+    config = HfConfig(config.where, config.values, path=config.path, defaults=row.defaults)
     config.refuse_unsupported(_understood(row))
     return config, row
 

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer as Pipeline
 from headway.core.errors import ModelFileError
 from headway.models.bpe_kinds import BPE_KINDS, byte_level_bytes
 from headway.models.gguf_tokenizer import byte_ids, spm_bytes
+from headway.models.hf_text_files import HfTextFiles
 from headway.models.spm import SPACE, byte_token
-from headway.models.text_folder import HfFolder
 from headway.models.text_split import TextSplitter, split_pairs, split_words
 from headway.models.tokenizer_parts import END_TEXTS, TokenizerParts
 
@@ -29,7 +29,7 @@ MAX_VOCABULARY = 4_000_000
 _NFC_CHARS = 4  # the most characters that NFC makes one of (Unicode, UAX 15)
 
 
-def read_hf_tokenizer(folder: HfFolder) -> TokenizerParts:
+def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
     """Take a tokenizer from a folder; raises ModelFileError naming what is missing, malformed or not supported."""
     pipeline = _pipeline(folder)
     added = pipeline.get_added_tokens_decoder()
@@ -85,7 +85,7 @@ def read_hf_tokenizer(folder: HfFolder) -> TokenizerParts:
     )
 
 
-def _pipeline(folder: HfFolder) -> Pipeline:
+def _pipeline(folder: HfTextFiles) -> Pipeline:
     data = folder.read("tokenizer.json", MAX_TOKENIZER_BYTES)
     if data is None:
         raise ModelFileError(
@@ -105,7 +105,7 @@ def _pipeline(folder: HfFolder) -> Pipeline:
 
 
 @contextmanager
-def _blamed_on(folder: HfFolder) -> Iterator[None]:
+def _blamed_on(folder: HfTextFiles) -> Iterator[None]:
     """Turn whatever the package makes of a file into a ModelFileError."""
     try:
         yield
@@ -117,7 +117,7 @@ def _blamed_on(folder: HfFolder) -> Iterator[None]:
         raise ModelFileError(f"{folder.path}: tokenizer.json cannot be used ({str(error)[:200]}).") from None
 
 
-def _without_prefix(folder: HfFolder, data: bytes) -> bytes:
+def _without_prefix(folder: HfTextFiles, data: bytes) -> bytes:
     """Return tokenizer.json, checked to ask for no prefix of what continues a word, which no byte-pair encoding here has.
 
     The package cuts that prefix off the merges without looking: in the midst of a character it ends the process
@@ -151,7 +151,7 @@ def _copy_of(pipeline: Pipeline) -> Pipeline:
     return Pipeline.from_str(pipeline.to_str())  # ids of added tokens that adding them again does not give
 
 
-def _tokens(folder: HfFolder, pipeline: Pipeline) -> tuple[tuple[str, ...], frozenset[int]]:
+def _tokens(folder: HfTextFiles, pipeline: Pipeline) -> tuple[tuple[str, ...], frozenset[int]]:
     """Return the name of every id, and the ids that have none: models have more rows than tokens, for alignment."""
     names = {index: token for token, index in pipeline.get_vocab(with_added_tokens=True).items()}
     size = max(max(names, default=-1) + 1, folder.vocab_size or 0)
@@ -161,7 +161,7 @@ def _tokens(folder: HfFolder, pipeline: Pipeline) -> tuple[tuple[str, ...], froz
     return tuple(names.get(index, f"[PAD{index}]") for index in range(size)), missing
 
 
-def _is_spm(folder: HfFolder, pipeline: Pipeline) -> bool:
+def _is_spm(folder: HfTextFiles, pipeline: Pipeline) -> bool:
     """Return whether bytes without a token of their own are spelled `<0x0A>`, else they are GPT-2's byte alphabet."""
     model = pipeline.model
     kind = type(model).__name__
@@ -177,7 +177,7 @@ def _is_spm(folder: HfFolder, pipeline: Pipeline) -> bool:
 
 
 def _frame(
-    pipeline: Pipeline, folder: HfFolder, bos: int | None, eos: int | None
+    pipeline: Pipeline, folder: HfTextFiles, bos: int | None, eos: int | None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that begin and end a text: those of the post-processor, unless the configuration says otherwise."""
     with _blamed_on(folder):

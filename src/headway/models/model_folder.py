@@ -3,13 +3,15 @@
 A folder fetched from somewhere may hold symbolic links, and whoever follows them without looking reads, and perhaps
 shows, any file of this machine. The one link that is expected is the hub cache's own: `snapshots/COMMIT/config.json`
 leads to `blobs/HASH` of the same repository, or through it to the blobs that all repositories of the cache share
-(huggingface_hub, "Understand caching"). It reads no file.
+(huggingface_hub, "Understand caching"). It knows no file's format.
 """
 
 import stat
 from pathlib import Path
 
 from headway.core.errors import ModelFileError
+
+LFS_MAGIC = b"version https://git-lfs.github.com/spec/"
 
 
 def is_folder(path: Path) -> bool:
@@ -41,6 +43,33 @@ def check_inside(folder: Path, path: Path) -> Path:
     if not is_file:
         raise ModelFileError(f"{path}: not a regular file.")
     return real
+
+
+def read_inside(folder: Path, name: str, *, max_bytes: int) -> bytes:
+    """Return the content of the file `name` of `folder`.
+
+    Raises ModelFileError, one line, for what `check_inside` refuses, and if it is longer than `max_bytes`.
+    """
+    path = folder / name
+    try:
+        with check_inside(folder, path).open("rb") as stream:
+            data = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    if len(data) > max_bytes:
+        raise ModelFileError(f"{path}: is larger than {max_bytes} bytes, which is not supported.")
+    return data
+
+
+def refuse_lfs_pointer(path: Path, beginning: bytes) -> None:
+    """Raise ModelFileError if a file begins as those that a clone without Git LFS has in the place of large ones.
+
+    They are text of a few lines (github.com/git-lfs/git-lfs, docs/spec.md).
+    """
+    if beginning.startswith(LFS_MAGIC):
+        raise ModelFileError(
+            f"{path}: is a Git LFS pointer, not the file itself: run `git lfs pull` in its folder."
+        )
 
 
 def hub_repository(folder: Path) -> tuple[Path, str] | None:

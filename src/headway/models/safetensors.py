@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import NoReturn
 
 from headway.core.errors import ModelFileError
+from headway.models.model_folder import LFS_MAGIC, refuse_lfs_pointer
 from headway.models.strict_json import decode_json_object
 
 __all__ = ["SafetensorsFile", "SafetensorsTensor", "read_safetensors"]
@@ -65,6 +66,8 @@ def read_safetensors(path: Path) -> SafetensorsFile:
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             start = stream.read(_LENGTH_BYTES)
+            refuse_lfs_pointer(path, start + stream.read(len(LFS_MAGIC) - _LENGTH_BYTES))
+            stream.seek(_LENGTH_BYTES)
             length = int.from_bytes(start, "little")
             if len(start) < _LENGTH_BYTES or length > size - _LENGTH_BYTES:
                 _fail(

@@ -1,4 +1,4 @@
-"""JSON that came with a model, read without trusting it: within bounds, without ambiguity, out of no other folder.
+"""JSON that came with a model, read without trusting it: within bounds and without ambiguity.
 
 It knows no file's meaning. Refused are duplicate keys (readers differ in which one wins), NaN and infinities (no JSON),
 text that is not UTF-8 and anything nested too deeply. What can be built is bounded by the number of separators, counted
@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from headway.core.errors import ModelFileError
-from headway.models.model_folder import check_inside
-
-__all__ = ["MAX_VALUES", "decode_json_object", "read_json_file"]
+from headway.models.model_folder import read_inside
 
 MAX_VALUES = 1_500_000
 """Of the largest open models' headers, with 90,000 tensors, some 1,100,000 are needed. They take at most 150 MB."""
@@ -23,15 +21,7 @@ def read_json_file(folder: Path, name: str, *, max_bytes: int) -> dict[str, obje
 
     Raises ModelFileError, one sentence, if it leads out of the folder, is longer than `max_bytes` or no JSON object.
     """
-    path = folder / name
-    try:
-        with check_inside(folder, path).open("rb") as stream:
-            data = stream.read(max_bytes + 1)
-    except OSError as error:
-        raise ModelFileError(f"{path}: cannot be read ({error.strerror or error}).") from error
-    if len(data) > max_bytes:
-        raise ModelFileError(f"{path}: longer than {max_bytes} bytes, which is not supported.")
-    return decode_json_object(data, f"{path}: the file")
+    return decode_json_object(read_inside(folder, name, max_bytes=max_bytes), f"{folder / name}: the file")
 
 
 def decode_json_object(data: bytes, what: str) -> dict[str, object]:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from headway.models.gguf_file import GgufFile
 from headway.models.gguf_shards import read_gguf_model
-from headway.models.hf_folder import read_json_file, read_weights
+from headway.models.hf_config import read_config
+from headway.models.hf_weights import read_weights
 from headway.models.model_folder import is_folder
 
-_MAX_CONFIG_BYTES = 1 << 20  # published ones are below 10 kB; the largest, with label names, 100 kB
 _MAX_SHOWN_CHARACTERS = 100
 _POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}  # llama.h, enum llama_pooling_type
 
@@ -97,7 +97,7 @@ def _summarise_gguf(file: GgufFile) -> ModelSummary:
 
 
 def _summarise_folder(folder: Path) -> ModelSummary:
-    config = read_json_file(folder, "config.json", max_bytes=_MAX_CONFIG_BYTES)
+    config = read_config(folder).values
     files, tensors = read_weights(folder)
     text_config = config.get("text_config")
     sizes = text_config if isinstance(text_config, dict) else config

@@ -15,9 +15,9 @@ from headway.core.heap import release_freed_memory
 from headway.core.request import Pooling
 from headway.models.chat_template import ChatTemplate
 from headway.models.gguf import read_gguf
+from headway.models.hf_text_files import HfTextFiles
 from headway.models.hf_tokenizer import read_hf_tokenizer
 from headway.models.model_folder import is_folder
-from headway.models.text_folder import HfFolder
 from headway.models.tokenizer import Tokenizer
 
 
@@ -78,7 +78,7 @@ def open_text(path: Path) -> TextSide:
 
     Reading takes several times the memory that is needed afterwards; it is given back before this returns.
     """
-    text = _from_folder(HfFolder(path)) if is_folder(path) else _from_gguf(path)
+    text = _from_folder(HfTextFiles(path)) if is_folder(path) else _from_gguf(path)
     release_freed_memory()
     return text
 
@@ -98,7 +98,7 @@ def _from_gguf(path: Path) -> TextSide:
         return text_of_metadata(metadata)
 
 
-def _from_folder(folder: HfFolder) -> TextSide:
+def _from_folder(folder: HfTextFiles) -> TextSide:
     tokenizer = Tokenizer(read_hf_tokenizer(folder))
     source = folder.chat_template
     template = None
@@ -109,7 +109,7 @@ def _from_folder(folder: HfFolder) -> TextSide:
     return TextSide(tokenizer, template, fim_by_name(tokenizer), _folder_pooling(folder))
 
 
-def _folder_pooling(folder: HfFolder) -> Pooling | None:
+def _folder_pooling(folder: HfTextFiles) -> Pooling | None:
     """Return what sentence-transformers' configuration says, as one of several switches or by name."""
     config = folder.json("1_Pooling/config.json")
     on = {name for name, value in config.items() if name.startswith("pooling_mode_") and value is True}

@@ -17,8 +17,6 @@ from headway.models.placement import StoredTensor
 from headway.models.safetensors import SafetensorsFile, read_safetensors
 from headway.models.strict_json import read_json_file
 
-__all__ = ["read_json_file", "read_weights"]
-
 WEIGHTS: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
 MAX_INDEX_BYTES: Final = 32 * 1024 * 1024  # the largest models have some 90,000 tensors, below 10 MB

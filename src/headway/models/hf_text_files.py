@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from headway.core.errors import ModelFileError
-from headway.models.model_folder import check_inside
+from headway.models.model_folder import read_inside
 from headway.models.strict_json import decode_json_object
 
 MAX_CONFIG_BYTES = 16 * 1024 * 1024
@@ -17,8 +17,8 @@ MAX_TEMPLATE_BYTES = 1024 * 1024
 """Room for as many characters as a template may have, of four bytes each."""
 
 
-class HfFolder:
-    """One folder. Every property raises ModelFileError when its file is malformed."""
+class HfTextFiles:
+    """Those of one folder. Every property raises ModelFileError when its file is malformed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,19 +29,7 @@ class HfFolder:
 
     def read(self, name: str, max_bytes: int) -> bytes | None:
         """Return a file's content, None if there is none; raises ModelFileError if it is too large or leads elsewhere."""
-        if not self.has(name):
-            return None
-        real = check_inside(self.path, self.path / name)
-        try:
-            with real.open("rb") as stream:
-                data = stream.read(max_bytes + 1)
-        except OSError as error:
-            raise ModelFileError(
-                f"{self.path / name}: cannot be read ({error.strerror or error})."
-            ) from error
-        if len(data) > max_bytes:
-            raise ModelFileError(f"{self.path / name}: is larger than {max_bytes} bytes.")
-        return data
+        return read_inside(self.path, name, max_bytes=max_bytes) if self.has(name) else None
 
     def json(self, name: str) -> dict[str, object]:
         """Return the object in a JSON file, empty if there is no such file."""
