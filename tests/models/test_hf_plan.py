@@ -313,15 +313,27 @@ def test_a_configuration_that_is_no_configuration_is_refused(
 
 
 def test_folders_without_what_is_needed_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"config\.json: cannot be read"):
+    with pytest.raises(ModelFileError, match=r"has no config\.json, so it is no model's folder\.$"):
         open_plan(tmp_path)
     folder = write(tmp_path, "llama", {})
     (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").touch()
     with pytest.raises(
         ModelFileError, match=r"neither model\.safetensors nor model\.safetensors\.index\.json"
     ):
         open_plan(folder)
+    (folder / "pytorch_model.bin").touch()
+    with pytest.raises(ModelFileError, match=r"pickled .* save the model anew with transformers"):
+        open_plan(folder)
+
+
+def test_folders_of_something_else_say_what_to_name(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").touch()
+    with pytest.raises(ModelFileError, match="merge this one into its model"):
+        open_plan(tmp_path)
+    for name in ("b-Q8_0.gguf", "a-Q4_K_M.gguf"):
+        (tmp_path / name).touch()
+    with pytest.raises(ModelFileError, match=r"name a file in it, such as .*/a-Q4_K_M\.gguf\.$"):
+        open_plan(tmp_path)
 
 
 def test_weights_out_of_the_folder_are_refused(tmp_path: Path) -> None:

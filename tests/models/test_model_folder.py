@@ -4,7 +4,11 @@ from pathlib import Path
 import pytest
 
 from headway.core.errors import ModelFileError
-from headway.models.model_folder import check_inside, hub_repository, is_folder
+from headway.models.gguf import read_gguf
+from headway.models.model_folder import check_inside, hub_repository, is_folder, read_inside
+from headway.models.safetensors import read_safetensors
+
+LFS_POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 988097824\n"
 
 
 @pytest.fixture
@@ -127,3 +131,15 @@ def test_a_snapshots_link_elsewhere_is_refused(tmp_path: Path, target: str) -> N
 
 def test_a_folder_that_only_looks_like_a_snapshot_gains_nothing(folder: Path) -> None:
     assert hub_repository(folder) is None
+
+
+def test_what_git_lfs_left_in_a_files_place_is_named_as_such(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text(LFS_POINTER)
+    with pytest.raises(ModelFileError, match=r"tokenizer.json: is a Git LFS pointer, .* `git lfs pull`"):
+        read_inside(folder, "tokenizer.json", max_bytes=1000)
+    (folder / "model.safetensors").write_text(LFS_POINTER)
+    with pytest.raises(ModelFileError, match=r"model.safetensors: is a Git LFS pointer"):
+        read_safetensors(folder / "model.safetensors")
+    (folder / "model.gguf").write_text(LFS_POINTER)
+    with pytest.raises(ModelFileError, match=r"model.gguf: is a Git LFS pointer"):
+        read_gguf(folder / "model.gguf")

@@ -22,6 +22,7 @@ from typing import NoReturn
 from headway.core.errors import ModelFileError
 from headway.core.plan import TensorType
 from headway.models.gguf_file import BLOCK_LAYOUT, GgufFile, GgufTensor, MetadataValue
+from headway.models.model_folder import LFS_MAGIC, refuse_lfs_pointer
 
 __all__ = ["BLOCK_LAYOUT", "GgufFile", "GgufTensor", "MetadataValue", "read_gguf"]
 

@@ -6,6 +6,7 @@ configuration_utils.py.
 """
 
 import math
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,8 @@ HARMLESS: Final = frozenset(
         "boi_token_id", "eoi_token_id", "image_token_id",
     }
 )  # fmt: skip
+
+_ADAPTER: Final = "adapter_config.json"  # what the package peft writes
 
 # What we do not compute, with the values that switch it off; null always does.
 OFF_VALUES: Final[Mapping[str, Sequence[object]]] = {
@@ -195,8 +198,18 @@ class HfConfig:
 
 
 def read_config(folder: Path) -> HfConfig:
-    """Return the config.json of a model's folder; raises ModelFileError, one sentence, if there is no valid one."""
+    """Return the config.json of a model's folder.
+
+    Raises ModelFileError, one sentence, if there is no valid one; of a folder without one it says what else to name.
+    """
     name = "config.json"
+    if not os.path.lexists(folder / name):
+        advice = ""
+        if file := min(folder.glob("*.gguf"), default=None):
+            advice = f"; name a file in it, such as {file}"
+        elif os.path.lexists(folder / _ADAPTER):
+            advice = f"; adapters ({_ADAPTER}) are not supported: merge this one into its model"
+        raise ModelFileError(f"{folder}: has no {name}, so it is no model's folder{advice}.")
     return HfConfig(str(folder / name), read_json_file(folder, name, max_bytes=MAX_CONFIG_BYTES))
 
 

@@ -19,6 +19,7 @@ from headway.models.strict_json import read_json_file
 
 WEIGHTS: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
+PICKLED: Final = "pytorch_model*.bin"
 MAX_INDEX_BYTES: Final = 32 * 1024 * 1024  # the largest models have some 90,000 tensors, below 10 MB
 MAX_SHARDS: Final = 1024  # the largest models have fewer than 200
 _TYPES: Final = {"F32": TensorType.F32, "F16": TensorType.F16, "BF16": TensorType.BF16}
@@ -35,6 +36,11 @@ def read_weights(folder: Path) -> tuple[tuple[Path, ...], dict[str, StoredTensor
         return (file.path,), _stored(file, 0)
     if os.path.lexists(folder / INDEX):
         return _read_shards(folder)
+    if any(folder.glob(PICKLED)):
+        raise ModelFileError(
+            f"{folder}: its weights are pickled ({PICKLED}), and unpickling can run code: save the model anew with "
+            "transformers, which writes safetensors."
+        )
     raise ModelFileError(f"{folder}: has neither {WEIGHTS} nor {INDEX}; other formats are not supported.")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from headway.core.errors import ModelFileError
 
 LFS_MAGIC = b"version https://git-lfs.github.com/spec/"
+"""What the files begin with that a clone without Git LFS has in the place of large ones."""
 
 
 def is_folder(path: Path) -> bool:
@@ -48,7 +49,8 @@ def check_inside(folder: Path, path: Path) -> Path:
 def read_inside(folder: Path, name: str, *, max_bytes: int) -> bytes:
     """Return the content of the file `name` of `folder`.
 
-    Raises ModelFileError, one line, for what `check_inside` refuses, and if it is longer than `max_bytes`.
+    Raises ModelFileError, one line, for what `check_inside` refuses, and if it is longer than `max_bytes` or not there
+    but by a pointer of Git LFS.
     """
     path = folder / name
     try:
@@ -58,14 +60,12 @@ def read_inside(folder: Path, name: str, *, max_bytes: int) -> bytes:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror or error}).") from error
     if len(data) > max_bytes:
         raise ModelFileError(f"{path}: is larger than {max_bytes} bytes, which is not supported.")
+    refuse_lfs_pointer(path, data)
     return data
 
 
 def refuse_lfs_pointer(path: Path, beginning: bytes) -> None:
-    """Raise ModelFileError if a file begins as those that a clone without Git LFS has in the place of large ones.
-
-    They are text of a few lines (github.com/git-lfs/git-lfs, docs/spec.md).
-    """
+    """Raise ModelFileError if a file begins as Git LFS's do (github.com/git-lfs/git-lfs, docs/spec.md)."""
     if beginning.startswith(LFS_MAGIC):
         raise ModelFileError(
             f"{path}: is a Git LFS pointer, not the file itself: run `git lfs pull` in its folder."
