@@ -56,7 +56,10 @@ def _sentence(name: HubName, error: Exception, endpoint: str) -> str:
                 return f"{endpoint} answered with status {cause.response.status_code}: try again later."
             case httpx2.TransportError() | httpx2.InvalidURL():
                 why = str(cause).strip().rstrip(".") or type(cause).__name__
-                return f"{endpoint} cannot be reached ({why}): check the network, HTTPS_PROXY and HF_ENDPOINT; try again."
+                return (
+                    f"{name} is not on this machine, or not all of it, and {endpoint} cannot be reached ({why}): check the "
+                    "name, the network, HTTPS_PROXY and HF_ENDPOINT; try again."
+                )
             case OSError() if cause.errno in _DISK_FULL:
                 return f"{name} could not be stored ({cause.strerror}): free some space, or set HF_HOME to another folder."
             case OSError() if cause.errno is not None and cause.filename is not None:
