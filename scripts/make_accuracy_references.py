@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.models.gguf import read_gguf
+from headway.models.gguf_tokenizer import read_gguf_tokenizer
 from headway.models.tokenizer import Tokenizer
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "smollm2"
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from transformers import AutoModelForCausalLM  # type: ignore[import-not-found]
 
     # Ours, because it has llama.cpp's ids; what transformers makes of a GGUF file splits white space before digits.
-    tokenizer = Tokenizer(read_gguf(path).metadata)
+    tokenizer = Tokenizer(read_gguf_tokenizer(read_gguf(path).metadata))
     model = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
     ).eval()

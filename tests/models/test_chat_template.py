@@ -17,8 +17,7 @@ def rendered(source: str, **values: Any) -> str:
 
 @pytest.mark.model
 def test_the_demo_models_template() -> None:
-    template = ChatTemplate.from_metadata(read_gguf(resolve_model("smollm2")).metadata)
-    assert template is not None
+    template = ChatTemplate(str(read_gguf(resolve_model("smollm2")).metadata["tokenizer.chat_template"]))
     assert template.render(
         [*USER, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "Why?"}]
     ) == (
@@ -33,18 +32,8 @@ def test_the_demo_models_template() -> None:
     )
 
 
-def test_a_file_without_a_template_has_none() -> None:
-    assert ChatTemplate.from_metadata({}) is None
-    assert ChatTemplate.from_metadata({"tokenizer.chat_template": ""}) is None
-
-
 def test_tokens_and_extra_values_are_known_by_name() -> None:
-    template = ChatTemplate.from_metadata(
-        {"tokenizer.chat_template": "{{ bos_token }}{{ flag }}{{ eos_token }}"},
-        bos_token="<s>",
-        eos_token="</s>",
-    )
-    assert template is not None
+    template = ChatTemplate("{{ bos_token }}{{ flag }}{{ eos_token }}", bos_token="<s>", eos_token="</s>")
     assert template.render(USER, flag="x") == "<s>x</s>"
 
 
@@ -147,8 +136,3 @@ def test_a_template_that_does_not_parse_is_the_files_fault(source: str) -> None:
 def test_a_template_beyond_pythons_limits_is_the_files_fault(source: str) -> None:
     with pytest.raises(ModelFileError, match="does not compile"):
         ChatTemplate(source)
-
-
-def test_a_template_that_is_no_text_is_the_files_fault() -> None:
-    with pytest.raises(ModelFileError, match="not a string"):
-        ChatTemplate.from_metadata({"tokenizer.chat_template": 3})

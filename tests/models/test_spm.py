@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidRequest, ModelFileError
 from headway.models.detokenizer import Detokenizer
+from headway.models.gguf_tokenizer import read_gguf_tokenizer
 from headway.models.tokenizer import Tokenizer
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -60,7 +61,7 @@ def test_merging_is_sentencepieces_with_any_scores(made: list[str], text: str, o
     scores = list(range(len(made)))
     order.shuffle(scores)
     vocabulary = LETTERS | {token: -float(score) for token, score in zip(made, scores, strict=True)}
-    tokenizer = Tokenizer(metadata(vocabulary, add_space_prefix=False))
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata(vocabulary, add_space_prefix=False)))
     ids = tokenizer.encode(text, add_bos=False)
     assert names(tokenizer, ids) == merged_by_hand(text.replace(" ", "\u2581"), vocabulary)
 
@@ -73,22 +74,22 @@ def test_merging_is_sentencepieces_with_any_scores(made: list[str], text: str, o
 def test_runs_with_one_score_grow_from_the_left(longest: int, made: list[str], text: str) -> None:
     vocabulary = LETTERS | {token: -1.0 - index for index, token in enumerate(made)}
     vocabulary |= {"\u2581" * length: -1e9 for length in range(2, longest + 1)}
-    tokenizer = Tokenizer(metadata(vocabulary, add_space_prefix=False))
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata(vocabulary, add_space_prefix=False)))
     ids = tokenizer.encode(text, add_bos=False)
     assert names(tokenizer, ids) == merged_by_hand(text.replace(" ", "\u2581"), vocabulary)
 
 
 def test_other_equal_scores_are_refused_unless_they_never_merge() -> None:
     with pytest.raises(ModelFileError, match="'ab' and 'bc' have the same score"):
-        Tokenizer(metadata(LETTERS | {"ab": -1.0, "bc": -1.0}))
+        Tokenizer(read_gguf_tokenizer(metadata(LETTERS | {"ab": -1.0, "bc": -1.0})))
     with pytest.raises(ModelFileError, match="gaps"):
-        Tokenizer(metadata(LETTERS | {"aa": -1.0, "aaaa": -1.0}))
-    unmade = Tokenizer(metadata(LETTERS | {"xyz": -1.0, "uvw": -1.0, "ab": -1.0}))
+        Tokenizer(read_gguf_tokenizer(metadata(LETTERS | {"aa": -1.0, "aaaa": -1.0})))
+    unmade = Tokenizer(read_gguf_tokenizer(metadata(LETTERS | {"xyz": -1.0, "uvw": -1.0, "ab": -1.0})))
     assert names(unmade, unmade.encode("ab", add_bos=False)) == ["\u2581", "ab"]
 
 
 def test_a_space_goes_before_a_text_and_after_special_tokens() -> None:
-    tokenizer = Tokenizer(metadata(LETTERS | {"\u2581a": -1.0}))
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata(LETTERS | {"\u2581a": -1.0})))
     assert names(tokenizer, tokenizer.encode("a</s>a b")) == [
         "<s>",
         "\u2581a",
@@ -105,7 +106,7 @@ def test_a_space_goes_before_a_text_and_after_special_tokens() -> None:
 
 
 def test_an_answers_first_space_is_part_of_the_answer() -> None:
-    tokenizer = Tokenizer(metadata(LETTERS | {"\u2581a": -1.0}))
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata(LETTERS | {"\u2581a": -1.0})))
     (answer,) = tokenizer.encode("a", add_bos=False)
     assert tokenizer.token_bytes(answer) == b" a"
     prompt = tokenizer.encode("b")
@@ -113,21 +114,23 @@ def test_an_answers_first_space_is_part_of_the_answer() -> None:
 
 
 def test_text_inside_another_gets_no_space_and_no_special_tokens() -> None:
-    tokenizer = Tokenizer(metadata(LETTERS | {"\u2581a": -1.0} | dict.fromkeys("</s>", -9.0)))
+    tokenizer = Tokenizer(
+        read_gguf_tokenizer(metadata(LETTERS | {"\u2581a": -1.0} | dict.fromkeys("</s>", -9.0)))
+    )
     assert names(tokenizer, tokenizer.encode_continuation("a a</s>")) == ["a", "\u2581a", "<", "/", "s", ">"]
     with pytest.raises(InvalidRequest, match="lone surrogate"):
         tokenizer.encode_continuation("\ud800")
 
 
 def test_bytes_of_one_character_become_text_together() -> None:
-    tokenizer = Tokenizer(metadata(LETTERS))
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata(LETTERS)))
     detokenizer = Detokenizer(tokenizer)
     ids = tokenizer.encode("a\u00e9", add_bos=False)
     assert [detokenizer.push(index) for index in ids] == [" ", "a", "", "\u00e9"]
 
 
 def test_characters_without_a_token_are_spelled_in_bytes() -> None:
-    tokenizer = Tokenizer(metadata(LETTERS, add_space_prefix=False, add_bos_token=False))
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata(LETTERS, add_space_prefix=False, add_bos_token=False)))
     ids = tokenizer.encode("a\n\u00e9")
     assert names(tokenizer, ids) == ["a", "<0x0A>", "<0xC3>", "<0xA9>"]
     assert [tokenizer.token_bytes(index) for index in ids] == [b"a", b"\n", b"\xc3", b"\xa9"]
@@ -139,23 +142,27 @@ def test_no_text_adds_up_to_a_control_or_byte_token() -> None:
         "0x": -2.0,
         "<0x": -3.0,
     }
-    tokenizer = Tokenizer(metadata(LETTERS | spelled | {"<0x0": -4.0, "A>": -5.0}, add_space_prefix=False))
+    tokenizer = Tokenizer(
+        read_gguf_tokenizer(metadata(LETTERS | spelled | {"<0x0": -4.0, "A>": -5.0}, add_space_prefix=False))
+    )
     assert BOS not in tokenizer.encode("<s>", parse_special=False, add_bos=False)
     assert names(tokenizer, tokenizer.encode("<0x0A>", add_bos=False)) == ["<0x0", "A>"]
 
 
 def test_user_defined_tokens_come_first_and_phi_3s_swallow_white_space() -> None:
     types = [2, 3, 4] + [1] * len(LETTERS) + [6] * 256
-    plain = Tokenizer(metadata(LETTERS, token_type=types, add_space_prefix=False))
+    plain = Tokenizer(read_gguf_tokenizer(metadata(LETTERS, token_type=types, add_space_prefix=False)))
     assert plain.encode("a</s> b", parse_special=False) == plain.encode("a</s> b")
     assert names(plain, plain.encode("a</s> b", add_bos=False)) == ["a", "</s>", "\u2581", "b"]
-    phi = Tokenizer(metadata(LETTERS, **{"general.name": "Phi-3 mini", "add_space_prefix": False}))
+    phi = Tokenizer(
+        read_gguf_tokenizer(metadata(LETTERS, **{"general.name": "Phi-3 mini", "add_space_prefix": False}))
+    )
     assert names(phi, phi.encode("</s> \n b<s> b", add_bos=False)) == ["</s>", "b", "<s>", "\u2581", "b"]
     assert phi.min_num_tokens(" " * 1000) == 0
 
 
 def test_a_text_may_end_with_the_end_token() -> None:
-    tokenizer = Tokenizer(metadata(LETTERS, add_eos_token=True, add_space_prefix=False))
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata(LETTERS, add_eos_token=True, add_space_prefix=False)))
     assert names(tokenizer, tokenizer.encode("a")) == ["<s>", "a", "</s>"]
     assert tokenizer.encode("a", add_bos=False) == [4]
     assert tokenizer.eos_ids == (EOS,)
@@ -175,4 +182,4 @@ def test_a_text_may_end_with_the_end_token() -> None:
 )
 def test_vocabularies_that_cannot_be_used_are_refused_by_name(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelFileError, match=reason):
-        Tokenizer(metadata(LETTERS, **changes))
+        Tokenizer(read_gguf_tokenizer(metadata(LETTERS, **changes)))

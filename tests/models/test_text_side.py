@@ -66,6 +66,15 @@ def test_a_file_has_a_template_and_names_the_tokens_in_it(tmp_path: Path) -> Non
     assert text.chat_template.render(USER) == "<|im_start|>|<|im_end|>"
 
 
+def test_a_file_without_a_template_has_none() -> None:
+    without = {"general.architecture": "qwen2", **tiny_tokenizer()}
+    without.pop("tokenizer.chat_template")
+    assert text_of_metadata(without).chat_template is None
+    assert text_of_metadata(without | {"tokenizer.chat_template": ""}).chat_template is None
+    with pytest.raises(ModelFileError, match=r"chat_template is not a string"):
+        text_of_metadata(without | {"tokenizer.chat_template": 3})
+
+
 def test_fim_tokens_are_named_by_the_file_or_known_by_name(tmp_path: Path) -> None:
     keys = {f"tokenizer__ggml__fim_{name}_token_id": 300 + n for n, name in enumerate(("pre", "suf", "mid"))}
     assert open_text(gguf(tmp_path / "m.gguf", **keys)).fim == FimTokens(300, 301, 302)

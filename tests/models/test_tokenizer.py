@@ -13,6 +13,7 @@ from headway.core.errors import InvalidRequest, ModelFileError
 from headway.models.bpe_kinds import BPE_KINDS, pre_tokenizer
 from headway.models.fetch import resolve_model
 from headway.models.gguf import read_gguf
+from headway.models.gguf_tokenizer import read_gguf_tokenizer
 from headway.models.text_split import MAX_PIECE_CHARS, PIECE_CHARS, split_words
 from headway.models.tokenizer import Tokenizer
 from support.tiny_gguf import ENDOFTEXT, FIRST_BYTE_TOKEN, IM_END, IM_START, tiny_tokenizer
@@ -23,12 +24,12 @@ REFERENCES = DATA / "tokenizer.json"
 
 @pytest.fixture(scope="module")
 def tiny() -> Tokenizer:
-    return Tokenizer(tiny_tokenizer())
+    return Tokenizer(read_gguf_tokenizer(tiny_tokenizer()))
 
 
 @pytest.fixture(scope="module")
 def smollm2() -> Tokenizer:
-    return Tokenizer(read_gguf(resolve_model("smollm2")).metadata)
+    return Tokenizer(read_gguf_tokenizer(read_gguf(resolve_model("smollm2")).metadata))
 
 
 def changed(**changes: Any) -> Mapping[str, Any]:
@@ -165,7 +166,7 @@ def test_special_tokens_are_never_split(tiny: Tokenizer) -> None:
 def test_tokens_that_the_file_calls_user_defined_are_found_in_any_text() -> None:
     types = list(tiny_tokenizer()["tokenizer.ggml.token_type"])  # type: ignore[arg-type]
     types[IM_END] = 4
-    tokenizer = Tokenizer(changed(token_type=types))
+    tokenizer = Tokenizer(read_gguf_tokenizer(changed(token_type=types)))
     assert tokenizer.encode("<|im_end|><|im_start|>", parse_special=False) == [
         IM_END,
         *byte_ids("<|im_start|>"),
@@ -205,7 +206,7 @@ def test_lone_surrogates_are_the_callers_mistake(tiny: Tokenizer) -> None:
 
 
 def test_bos_is_added_once_and_only_if_the_file_says_so(tiny: Tokenizer) -> None:
-    adding = Tokenizer(changed(add_bos_token=True))
+    adding = Tokenizer(read_gguf_tokenizer(changed(add_bos_token=True)))
     assert tiny.encode("a") == byte_ids("a")
     assert adding.encode("a") == [IM_START, *byte_ids("a")]
     assert adding.encode("<|im_start|>a") == [IM_START, *byte_ids("a")]
@@ -227,7 +228,7 @@ def test_the_lower_bound_holds(tiny: Tokenizer, text: str) -> None:
 
 def test_all_tokens_that_end_a_turn_end_an_answer(tiny: Tokenizer) -> None:
     assert tiny.eos_ids == (ENDOFTEXT, IM_END)
-    assert Tokenizer(changed(eot_token_id=7)).eos_ids == (ENDOFTEXT, IM_END, 7)
+    assert Tokenizer(read_gguf_tokenizer(changed(eot_token_id=7))).eos_ids == (ENDOFTEXT, IM_END, 7)
 
 
 @pytest.mark.parametrize(
@@ -270,4 +271,4 @@ def test_words_of_each_kind(kind: str, words: list[str]) -> None:
 )
 def test_files_that_cannot_be_used_are_refused_by_name(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelFileError, match=reason):
-        Tokenizer(changed(**changes))
+        Tokenizer(read_gguf_tokenizer(changed(**changes)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headway.models.gguf_tokenizer import read_gguf_tokenizer
 from headway.models.text_side import open_text
 from headway.models.tokenizer import Tokenizer
 
@@ -28,13 +29,15 @@ def byte_level(kind: str) -> Tokenizer:
     data = read("byte_level.json")
     num_ordinary = len(data["tokens"]) - data["special"]
     return Tokenizer(
-        {
-            "tokenizer.ggml.model": "gpt2",
-            "tokenizer.ggml.pre": kind,
-            "tokenizer.ggml.tokens": data["tokens"],
-            "tokenizer.ggml.token_type": [3] * data["special"] + [1] * num_ordinary,
-            "tokenizer.ggml.merges": data["merges"],
-        }
+        read_gguf_tokenizer(
+            {
+                "tokenizer.ggml.model": "gpt2",
+                "tokenizer.ggml.pre": kind,
+                "tokenizer.ggml.tokens": data["tokens"],
+                "tokenizer.ggml.token_type": [3] * data["special"] + [1] * num_ordinary,
+                "tokenizer.ggml.merges": data["merges"],
+            }
+        )
     )
 
 
@@ -43,14 +46,16 @@ def spm(name: str) -> Tokenizer:
     data = read(f"spm_{name}.json")
     ids = {f"tokenizer.ggml.{role}_token_id": value for role, value in SPECIAL_IDS[name].items()}
     return Tokenizer(
-        {
-            "tokenizer.ggml.model": "llama",
-            "tokenizer.ggml.tokens": data["tokens"],
-            "tokenizer.ggml.scores": data["scores"],
-            "tokenizer.ggml.token_type": data["types"],
-            "tokenizer.ggml.add_space_prefix": data["space_prefix"],
-            **ids,
-        }
+        read_gguf_tokenizer(
+            {
+                "tokenizer.ggml.model": "llama",
+                "tokenizer.ggml.tokens": data["tokens"],
+                "tokenizer.ggml.scores": data["scores"],
+                "tokenizer.ggml.token_type": data["types"],
+                "tokenizer.ggml.add_space_prefix": data["space_prefix"],
+                **ids,
+            }
+        )
     )
 
 

@@ -24,7 +24,6 @@ from headway.models.template_budget import Budget
 from headway.models.template_filters import BUDGET
 from headway.models.template_sandbox import BoundedEnvironment
 
-TEMPLATE_KEY = "tokenizer.chat_template"
 MAX_SOURCE_CHARS = 256 * 1024
 """Ten times the longest templates published; compiling as much takes two seconds."""
 MAX_OUTPUT_CHARS = 64 * 1024 * 1024
@@ -73,18 +72,6 @@ class ChatTemplate:
             raise ModelFileError(f"The file's chat template does not compile: {error}.") from error
         self.source = source
         self._names = {"bos_token": bos_token, "eos_token": eos_token}
-
-    @classmethod
-    def from_metadata(
-        cls, metadata: Mapping[str, Any], *, bos_token: str = "", eos_token: str = ""
-    ) -> "ChatTemplate | None":
-        """Return the template of a GGUF file, None if it has none; raises ModelFileError if it is malformed."""
-        source = metadata.get(TEMPLATE_KEY)
-        if source is None or source == "":
-            return None
-        if not isinstance(source, str):
-            raise ModelFileError(f"{TEMPLATE_KEY} is not a string.")
-        return cls(source, bos_token=bos_token, eos_token=eos_token)
 
     def render(
         self,

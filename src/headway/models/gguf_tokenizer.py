@@ -1,6 +1,6 @@
 """A tokenizer from a GGUF file's metadata (`tokenizer.ggml.*`): byte-level BPE, and SentencePiece with byte fallback.
 
-It knows no file format: any mapping with GGUF's keys will do. The reference for ids is llama.cpp on the same file
+It reads no file: any mapping with GGUF's keys will do. The reference for ids is llama.cpp on the same file
 (src/llama-vocab.cpp, release 11434). One difference is wanted: with special tokens spelled out, no text adds up to one.
 """
 
@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as Pipeline
 
 from headway.core.errors import ModelFileError
 from headway.models.bpe_kinds import BPE_KINDS, BpeKind, byte_level_bytes, pre_tokenizer
-from headway.models.spm import SPACE, byte_token, spm_model
+from headway.models.spm import SPACE, byte_ids, spm_bytes, spm_model
 from headway.models.text_split import TextSplitter, split_pairs, split_words
 from headway.models.tokenizer_parts import END_TEXTS, TokenizerParts
 
@@ -185,17 +185,6 @@ def _sentencepiece(vocabulary: _Vocabulary) -> TokenizerParts:
         space_prefix=space_prefix,
         max_chars_per_token=None if stripping else max(map(len, tokens)),
     )
-
-
-def spm_bytes(text: str) -> bytes:
-    """Return the bytes that the name of an ordinary SentencePiece token stands for."""
-    return text.replace(SPACE, " ").encode()
-
-
-def byte_ids(tokens: Iterable[str]) -> dict[int, int]:
-    """Return which tokens stand for one byte (`<0x0A>`), and for which."""
-    value_of = {byte_token(byte): byte for byte in range(256)}
-    return {index: value_of[token] for index, token in enumerate(tokens) if token in value_of}
 
 
 def _swallows_space(vocabulary: _Vocabulary) -> frozenset[int]:

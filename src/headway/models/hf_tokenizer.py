@@ -17,9 +17,8 @@ from tokenizers import Tokenizer as Pipeline
 
 from headway.core.errors import ModelFileError
 from headway.models.bpe_kinds import BPE_KINDS, byte_level_bytes
-from headway.models.gguf_tokenizer import byte_ids, spm_bytes
 from headway.models.hf_text_files import HfTextFiles
-from headway.models.spm import SPACE, byte_token
+from headway.models.spm import SPACE, byte_ids, byte_token, spm_bytes
 from headway.models.text_split import TextSplitter, split_pairs, split_words
 from headway.models.tokenizer_parts import END_TEXTS, TokenizerParts
 

@@ -50,6 +50,17 @@ def byte_token(byte: int) -> str:
     return f"<0x{byte:02X}>"
 
 
+def byte_ids(tokens: Iterable[str]) -> dict[int, int]:
+    """Return which tokens stand for one byte, and for which."""
+    value_of = {byte_token(byte): byte for byte in range(256)}
+    return {index: value_of[token] for index, token in enumerate(tokens) if token in value_of}
+
+
+def spm_bytes(text: str) -> bytes:
+    """Return the bytes that the name of an ordinary token stands for."""
+    return text.replace(SPACE, " ").encode()
+
+
 def _merges(score_of: Mapping[str, float]) -> list[tuple[str, str]]:
     """Return all pairs of tokens that make a token, in the order in which they are merged."""
     if sum(len(token) ** 2 for token in score_of) > _MAX_SPLIT_CHARS:

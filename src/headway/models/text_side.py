@@ -15,6 +15,7 @@ from headway.core.heap import release_freed_memory
 from headway.core.request import Pooling
 from headway.models.chat_template import ChatTemplate
 from headway.models.gguf import read_gguf
+from headway.models.gguf_tokenizer import read_gguf_tokenizer
 from headway.models.hf_text_files import HfTextFiles
 from headway.models.hf_tokenizer import read_hf_tokenizer
 from headway.models.model_folder import is_folder
@@ -131,14 +132,23 @@ def _folder_pooling(folder: HfTextFiles) -> Pooling | None:
 
 def text_of_metadata(metadata: Mapping[str, Any]) -> TextSide:
     """Read the text side of a GGUF file's metadata; raises ModelFileError."""
-    tokenizer = Tokenizer(metadata)
+    tokenizer = Tokenizer(read_gguf_tokenizer(metadata))
+    template = _gguf_template(metadata, tokenizer)
+    return TextSide(tokenizer, template, _gguf_fim(metadata, tokenizer), _gguf_pooling(metadata))
+
+
+def _gguf_template(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:
+    source = metadata.get("tokenizer.chat_template")
+    if source is None or source == "":
+        return None
+    if not isinstance(source, str):
+        raise ModelFileError("tokenizer.chat_template is not a string.")
     eos = metadata.get("tokenizer.ggml.eos_token_id")  # checked by the tokenizer
-    template = ChatTemplate.from_metadata(
-        metadata,
+    return ChatTemplate(
+        source,
         bos_token=tokenizer.token_text(tokenizer.bos_id),
         eos_token=tokenizer.token_text(eos if isinstance(eos, int) else None),
     )
-    return TextSide(tokenizer, template, _gguf_fim(metadata, tokenizer), _gguf_pooling(metadata))
 
 
 def _gguf_fim(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> FimTokens | None:

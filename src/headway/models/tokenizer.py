@@ -16,14 +16,12 @@ server does the same.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
 
 from tokenizers import Tokenizer as Pipeline
 
 from headway.core.errors import InvalidRequest
-from headway.models.gguf_tokenizer import read_gguf_tokenizer
 from headway.models.tokenizer_parts import TokenizerParts
 
 
@@ -37,16 +35,12 @@ class Tokenizer:
     bos_id: int | None
     eos_ids: tuple[int, ...]
 
-    def __init__(self, source: TokenizerParts | Mapping[str, Any]) -> None:
-        """Build from GGUF metadata, or from what another reader made of its files.
-
-        Raises ModelFileError naming what is missing, malformed or not supported.
-        """
+    def __init__(self, parts: TokenizerParts) -> None:
         # One text never gains from the package's thread pool, and its threads would take cores from the engine.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        self._parts = source if isinstance(source, TokenizerParts) else read_gguf_tokenizer(source)
-        self.bos_id = self._parts.bos_id
-        self.eos_ids = tuple(sorted(self._parts.eos_ids))
+        self._parts = parts
+        self.bos_id = parts.bos_id
+        self.eos_ids = tuple(sorted(parts.eos_ids))
 
     @property
     def vocab_size(self) -> int:
