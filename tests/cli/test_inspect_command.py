@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headway.cli.inspect_report import PROCESS_BYTES, as_json, as_text, make_report
+from headway.cli.inspect_report import PROCESS_BYTES, as_json, as_text
+from headway.cli.inspection import inspect_model
 from headway.cli.main import main
 from headway.core.plan import LayerShape, LongContext
-from headway.models.inspection import inspect_model
 from support.tiny_gguf import write_tiny_gguf
 
 pytestmark = pytest.mark.native
@@ -101,8 +101,8 @@ def test_what_is_not_here_is_not_fetched(
 
 
 def test_the_verdict_follows_the_memory(model: Path) -> None:
-    inspection = inspect_model(model)
-    needs = make_report(inspection, group_size=32, available_bytes=0).needs
+    inspection = inspect_model(model, group_size=32, available_bytes=0)
+    needs = inspection.needs
     assert needs is not None
     weights, token = needs.weight_bytes["int8"] + PROCESS_BYTES, needs.kv_token_bytes["bf16"]
     for available_bytes, verdict in (
@@ -111,9 +111,9 @@ def test_the_verdict_follows_the_memory(model: Path) -> None:
         (weights + 512 * token - 1, "with int8 weights 511 tokens of context fit here"),
         (weights + 512 * token, "it fits with a full context"),
     ):
-        report = make_report(inspection, group_size=32, available_bytes=available_bytes)
-        assert verdict in as_text(report).splitlines()[-1]
-        told: dict[str, Any] = as_json(report)
+        here = replace(inspection, available_bytes=available_bytes)
+        assert verdict in as_text(here).splitlines()[-1]
+        told: dict[str, Any] = as_json(here)
         assert told["memory"]["fits"]["int8"] == (available_bytes >= weights)
         assert told["memory"]["fits_full_context"]["int8"]["bf16"] == (
             available_bytes >= weights + 512 * token
@@ -121,7 +121,7 @@ def test_the_verdict_follows_the_memory(model: Path) -> None:
 
 
 def test_windows_experts_and_long_contexts_are_told(model: Path) -> None:
-    inspection = inspect_model(model)
+    inspection = inspect_model(model, group_size=32, available_bytes=10**9)
     assert inspection.shape is not None
     shape = replace(
         inspection.shape,
@@ -130,7 +130,7 @@ def test_windows_experts_and_long_contexts_are_told(model: Path) -> None:
         num_experts=8,
         num_experts_per_token=2,
     )
-    text = as_text(make_report(replace(inspection, shape=shape), group_size=32, available_bytes=10**9))
+    text = as_text(replace(inspection, shape=shape))
     assert "window        1 of 2 layers see 128 tokens" in text
     assert "feed-forward 128 x 8 experts, 2 a token" in text
     assert "256 unless more is asked for" in text

@@ -38,15 +38,13 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print it; raises ModelFileError for what is no model, FetchError for what is not here."""
-    from headway.cli.inspect_report import as_json, as_text, make_report
-    from headway.models.inspection import inspect_model
+    from headway.cli.inspect_report import as_json, as_text
+    from headway.cli.inspection import inspect_model
     from headway.models.library import find_here
-    from headway.runner.native import available_memory_bytes
+    from headway.runner.machine import available_memory_bytes
 
-    report = make_report(
-        inspect_model(find_here(args.model)),
-        group_size=args.group_size,
-        available_bytes=available_memory_bytes(),
+    inspection = inspect_model(
+        find_here(args.model), group_size=args.group_size, available_bytes=available_memory_bytes()
     )
-    print(json.dumps(as_json(report), indent=2) if args.json else as_text(report))
+    print(json.dumps(as_json(inspection), indent=2) if args.json else as_text(inspection))
     return 0

@@ -1,76 +1,45 @@
-"""What `headway inspect` prints: an inspection and the memory it would take, as text for people and as JSON.
+"""What `headway inspect` prints: an inspection as text for people and as JSON.
 
 Sizes are in MB of 1e6 bytes, as files are shown elsewhere. It reads no file.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from headway.cli.inspection import Inspection
 from headway.core.config import KvFormat, WeightFormat
-from headway.core.errors import ModelFileError
 from headway.core.plan import ModelShape
-from headway.models.inspection import Inspection
 from headway.models.summary import shown
-from headway.runner.estimate import MemoryNeeds, memory_needs
 
 PROCESS_BYTES = 200_000_000
 """What both processes take beside weights and KV cache: the bound that benchmarks/startup.py holds them to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """An inspection, and its memory if the model can be run. `problems` are all reasons why it cannot."""
-
-    inspection: Inspection
-    needs: MemoryNeeds | None
-    problems: tuple[str, ...]
-    available_bytes: int
-
-    @property
-    def context(self) -> int | None:
-        """The longest context in tokens."""
-        shape = self.inspection.shape
-        return shape.max_context if shape else self.inspection.summary.context
-
-
-def make_report(inspection: Inspection, *, group_size: int, available_bytes: int) -> Report:
-    """Add the memory that the model would take to what is known of it."""
-    needs: MemoryNeeds | None = None
-    problems = inspection.problems
-    if inspection.shape is not None:
-        try:
-            needs = memory_needs(inspection.shape, group_size=group_size)
-        except ModelFileError as error:
-            problems = (*problems, error.message)
-    return Report(inspection=inspection, needs=needs, problems=problems, available_bytes=available_bytes)
-
-
-def as_json(report: Report) -> dict[str, object]:
-    """Return the report as JSON's types."""
-    inspection, summary = report.inspection, report.inspection.summary
-    text, needs, context = inspection.text, report.needs, report.context
+def as_json(inspection: Inspection) -> dict[str, object]:
+    """Return the inspection as JSON's types."""
+    summary, shape, text = inspection.summary, inspection.shape, inspection.text
+    needs, context = inspection.needs, inspection.context
     memory = needs and {
-        "available_bytes": report.available_bytes,
+        "available_bytes": inspection.available_bytes,
         "weights_bytes": dict(needs.weight_bytes),
         "kv_bytes_per_1000_tokens": {kind: 1000 * size for kind, size in needs.kv_token_bytes.items()},
         "kv_bytes_full_context": {kind: (context or 0) * size for kind, size in needs.kv_token_bytes.items()},
-        "fits": {kind: _room(report, size) >= 0 for kind, size in needs.weight_bytes.items()},
+        "fits": {kind: _room(inspection, size) >= 0 for kind, size in needs.weight_bytes.items()},
         "fits_full_context": {
-            weights: {kv: _tokens(report, weights, kv) >= (context or 0) for kv in needs.kv_token_bytes}
+            weights: {kv: _tokens(inspection, weights, kv) >= (context or 0) for kv in needs.kv_token_bytes}
             for weights in needs.weight_bytes
         },
     }
     return {
         "path": str(inspection.path),
         "name": summary.name,
-        "architecture": inspection.shape.architecture if inspection.shape else summary.architecture,
+        "architecture": shape.architecture if shape else summary.architecture,
         "licence": summary.licence,
         "num_parameters": summary.num_parameters,
         "num_bytes": summary.num_bytes,
         "context": context,
         "rope_scaling": summary.rope_scaling,
-        "window": _windows(inspection.shape),
-        "shape": inspection.shape and {name: getattr(inspection.shape, name) for name in _SIZES},
+        "window": _windows(shape),
+        "shape": shape and {name: getattr(shape, name) for name in _SIZES},
         "tensors": [
             {"type": use.type, "num_tensors": use.num_tensors, "num_bytes": use.num_bytes}
             for use in summary.types
@@ -79,21 +48,23 @@ def as_json(report: Report) -> dict[str, object]:
             "kind": summary.tokenizer,
             "vocab_size": text.tokenizer.vocab_size if text else summary.vocab_size,
         },
-        "chat_template": text.chat_template is not None if text else summary.chat_template,
-        "fill_in_the_middle": text.fim is not None if text else summary.fim,
-        "pooling": text.pooling if text else summary.pooling,
+        "chat_template": text and text.chat_template is not None,
+        "fill_in_the_middle": text and text.fim is not None,
+        "pooling": text and text.pooling,
         "memory": memory,
-        "runs": not report.problems,
-        "problems": list(report.problems),
+        "runs": not inspection.problems,
+        "problems": list(inspection.problems),
     }
 
 
-def as_text(report: Report) -> str:
-    """Return the report for a terminal."""
-    rows = [*_model_rows(report), *_memory_rows(report)]
+def as_text(inspection: Inspection) -> str:
+    """Return the inspection for a terminal."""
+    rows = [*_model_rows(inspection), *_memory_rows(inspection)]
     width = max(len(label) for label, _ in rows)
     lines = [f"{label:<{width}}  {text}".rstrip() for label, text in rows]
-    verdict = ["Headway cannot run it.", *report.problems] if report.problems else [_verdict(report)]
+    verdict = (
+        ["Headway cannot run it.", *inspection.problems] if inspection.problems else [_verdict(inspection)]
+    )
     return "\n".join((*lines, "", *verdict))
 
 
@@ -110,14 +81,14 @@ _SIZES = (
 )
 
 
-def _model_rows(report: Report) -> Iterator[tuple[str, str]]:
-    inspection, summary, shape = report.inspection, report.inspection.summary, report.inspection.shape
+def _model_rows(inspection: Inspection) -> Iterator[tuple[str, str]]:
+    summary, shape, text = inspection.summary, inspection.shape, inspection.text
     yield "model", summary.name or shown(inspection.path.name)
     yield "path", f"{inspection.path} ({_mb(summary.num_bytes)})"
     licence = f", licence {summary.licence}" if summary.licence else ""
     yield (
         "architecture",
-        f"{_architecture(report)}, {_parameters(summary.num_parameters)}{licence}",
+        f"{_architecture(inspection)}, {_parameters(summary.num_parameters)}{licence}",
     )
     if shape is not None:
         experts = f" x {shape.num_experts} experts, {shape.num_experts_per_token} a token" * bool(
@@ -129,63 +100,65 @@ def _model_rows(report: Report) -> Iterator[tuple[str, str]]:
             f"{shape.num_layers} layers of {shape.hidden_size:,}, {heads}, feed-forward {shape.ffn_size:,}{experts}",
         )
     scaling = f", rotary positions scaled ({summary.rope_scaling})" if summary.rope_scaling else ""
-    yield "context", (f"{report.context:,} tokens" if report.context else "not told") + scaling
+    yield "context", (f"{inspection.context:,} tokens" if inspection.context else "not told") + scaling
     if shape is not None and shape.long_context is not None:
         original = shape.long_context.original_context
         yield "", f"{original:,} unless more is asked for: beyond, all positions rotate differently"
     for window, num_layers in _windows(shape).items():
         yield "window", f"{num_layers} of {len(shape.layers) if shape else 0} layers see {window:,} tokens"
-    text = inspection.text
     vocab_size = text.tokenizer.vocab_size if text else summary.vocab_size
     yield "tokenizer", f"{summary.tokenizer or 'none'}, {vocab_size or 0:,} tokens"
-    pooling = text.pooling if text else summary.pooling
-    features = {
-        "chat template": text.chat_template is not None if text else summary.chat_template,
-        "fill-in-the-middle": text.fim is not None if text else bool(summary.fim),
-        f"embeddings ({pooling})" if pooling else "embeddings": pooling not in (None, "none"),
-    }
-    yield "text", ", ".join(name if has else f"no {name}" for name, has in features.items())
+    if text is not None:
+        features = {
+            "chat template": text.chat_template is not None,
+            "fill-in-the-middle": text.fim is not None,
+            f"embeddings ({text.pooling})" if text.pooling else "embeddings": text.pooling is not None,
+        }
+        yield "text", ", ".join(name if has else f"no {name}" for name, has in features.items())
     for index, use in enumerate(summary.types):
         yield "" if index else "tensors", f"{use.type:<7} {use.num_tensors:>6}  {_mb(use.num_bytes):>12}"
 
 
-def _architecture(report: Report) -> str:
-    shape = report.inspection.shape
-    return shape.architecture if shape else report.inspection.summary.architecture or "unknown"
+def _architecture(inspection: Inspection) -> str:
+    shape = inspection.shape
+    return shape.architecture if shape else inspection.summary.architecture or "unknown"
 
 
-def _memory_rows(report: Report) -> Iterator[tuple[str, str]]:
-    needs, context = report.needs, report.context
+def _memory_rows(inspection: Inspection) -> Iterator[tuple[str, str]]:
+    needs, context = inspection.needs, inspection.context
     if needs is None:
         return
     yield "weights", ", ".join(f"{kind} {_mb(size)}" for kind, size in needs.weight_bytes.items())
     for index, (kind, size) in enumerate(needs.kv_token_bytes.items()):
         full = f", {_mb(context * size)} for {context:,}" if context else ""
         yield "" if index else "KV cache", f"{kind} {_mb(1000 * size)} for 1,000 tokens{full}"
-    yield "memory", f"{_mb(report.available_bytes)} available"
+    yield "memory", f"{_mb(inspection.available_bytes)} available"
 
 
-def _verdict(report: Report) -> str:
+def _verdict(inspection: Inspection) -> str:
     """Say what fits with what `serve` takes unless told otherwise: int8 weights, the KV cache in bf16."""
-    needs, context = report.needs, report.context
+    needs, context = inspection.needs, inspection.context
     assert needs is not None
     assert context is not None
-    if _room(report, needs.weight_bytes["int8"]) < 0:
+    if _room(inspection, needs.weight_bytes["int8"]) < 0:
         return "Headway can run it, but it does not fit here: even in int8 the weights exceed the memory available."
-    tokens = _tokens(report, "int8", "bf16")
+    tokens = _tokens(inspection, "int8", "bf16")
     if tokens >= context:
         return "Headway can run it, and with int8 weights it fits with a full context."
     return f"Headway can run it; with int8 weights {tokens:,} tokens of context fit here (KV cache in bf16)."
 
 
-def _room(report: Report, weight_bytes: int) -> int:
-    return report.available_bytes - PROCESS_BYTES - weight_bytes
+def _room(inspection: Inspection, weight_bytes: int) -> int:
+    return inspection.available_bytes - PROCESS_BYTES - weight_bytes
 
 
-def _tokens(report: Report, weights: WeightFormat, kv: KvFormat) -> int:
+def _tokens(inspection: Inspection, weights: WeightFormat, kv: KvFormat) -> int:
     """Return how many tokens of KV cache fit beside the weights, in these formats."""
-    assert report.needs is not None
-    return max(0, _room(report, report.needs.weight_bytes[weights])) // report.needs.kv_token_bytes[kv]
+    assert inspection.needs is not None
+    return (
+        max(0, _room(inspection, inspection.needs.weight_bytes[weights]))
+        // inspection.needs.kv_token_bytes[kv]
+    )
 
 
 def _windows(shape: ModelShape | None) -> dict[int, int]:

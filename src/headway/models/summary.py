@@ -1,7 +1,7 @@
 """What a model file or folder says about itself, from headers alone: for people who list and inspect models.
 
-It computes nothing and loads no weights; whether the model can be run is `architectures`' to say. Text from a file is
-cleaned of control characters, so that it can be shown in a terminal.
+It computes nothing and loads no weights; whether the model can be run is `architectures`' to say, and what it can do with
+text `text_side`'s. Text from a file is cleaned of control characters, so that it can be shown in a terminal.
 """
 
 import math
@@ -16,7 +16,6 @@ from headway.models.hf_weights import read_weights
 from headway.models.model_folder import is_folder
 
 _MAX_SHOWN_CHARACTERS = 100
-_POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}  # llama.h, enum llama_pooling_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,6 @@ class ModelSummary:
     num_parameters  elements of all tensors
     num_bytes       size of the files that hold the tensors
     tokenizer       kind, as the file names it
-    fim, pooling    of a GGUF file only
     """
 
     name: str | None
@@ -49,9 +47,6 @@ class ModelSummary:
     types: tuple[TypeUse, ...]
     tokenizer: str | None
     vocab_size: int | None
-    chat_template: bool
-    fim: bool | None
-    pooling: str | None
 
 
 def summarise(path: Path) -> ModelSummary:
@@ -75,7 +70,6 @@ def _summarise_gguf(file: GgufFile) -> ModelSummary:
     architecture = _text(metadata, "general.architecture")
     tokenizer = [_text(metadata, f"tokenizer.ggml.{key}") for key in ("model", "pre")]
     tokens = metadata.get("tokenizer.ggml.tokens")
-    pooling = metadata.get(f"{architecture}.pooling_type")
     return ModelSummary(
         name=_text(metadata, "general.name"),
         architecture=architecture,
@@ -87,12 +81,6 @@ def _summarise_gguf(file: GgufFile) -> ModelSummary:
         types=_types((tensor.type.name, tensor.num_bytes) for tensor in file.tensors.values()),
         tokenizer=", ".join(part for part in tokenizer if part) or None,
         vocab_size=len(tokens) if isinstance(tokens, tuple) else None,
-        chat_template=isinstance(metadata.get("tokenizer.chat_template"), str),
-        fim=all(
-            any(f"tokenizer.ggml.{name}_token_id" in metadata for name in names)
-            for names in (("fim_pre", "prefix"), ("fim_suf", "suffix"), ("fim_mid", "middle"))
-        ),
-        pooling=_POOLING.get(pooling, str(pooling)) if isinstance(pooling, int) else None,
     )
 
 
@@ -114,9 +102,6 @@ def _summarise_folder(folder: Path) -> ModelSummary:
             (name for name in ("tokenizer.json", "tokenizer.model") if (folder / name).is_file()), None
         ),
         vocab_size=_count(sizes, "vocab_size"),
-        chat_template=(folder / "chat_template.jinja").is_file(),
-        fim=None,
-        pooling=None,
     )
 
 
