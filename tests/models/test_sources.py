@@ -11,7 +11,6 @@ from headway.models.sources import (
     cached_path,
     find_model,
     known_sha256,
-    list_models,
     parse_source,
     served_name,
 )
@@ -141,18 +140,14 @@ def test_what_means_nothing_has_no_served_name() -> None:
         served_name("gpt-9")
 
 
-def test_the_list_tells_what_is_cached_by_size(tmp_path: Path) -> None:
-    (listing,) = list_models(tmp_path)
-    assert (listing.model.alias, listing.cached) == ("smollm2", False)
-    assert known_sha256(listing.path, tmp_path) is None
-
-    listing.path.parent.mkdir()
-    listing.path.touch()
-    assert not list_models(tmp_path)[0].cached
-
-    with listing.path.open("wb") as stream:
-        stream.truncate(listing.model.num_bytes)  # sparse: takes no space
-    assert list_models(tmp_path)[0].cached
-    assert listing.path == cached_path(listing.model, tmp_path)
-    assert known_sha256(listing.path, tmp_path) == listing.model.sha256
+def test_the_digest_of_a_cached_file_is_known_if_its_size_is_right(tmp_path: Path) -> None:
+    model = MODELS["smollm2"]
+    path = cached_path(model, tmp_path)
+    assert known_sha256(path, tmp_path) is None
+    path.parent.mkdir()
+    path.touch()
+    assert known_sha256(path, tmp_path) is None
+    with path.open("wb") as stream:
+        stream.truncate(model.num_bytes)  # sparse: takes no space
+    assert known_sha256(path, tmp_path) == model.sha256
     assert known_sha256(tmp_path / "other.gguf", tmp_path) is None

@@ -11,7 +11,7 @@ from typing import Literal
 from headway.core.errors import FetchError, ModelFileError
 from headway.models.hub_cache import cached_model, cached_snapshots, files_of, hub_cache_folder
 from headway.models.hub_name import HubName, gguf_choices
-from headway.models.sources import MODELS, cache_folder, cached_path, has_size, list_models, parse_source
+from headway.models.sources import MODELS, cache_folder, cached_path, has_size, parse_source
 from headway.models.summary import ModelSummary, summarise
 
 Source = Literal["alias", "cache", "hub"]
@@ -62,18 +62,17 @@ def find_here(name: str) -> Path:
 
 
 def _aliases(cache: Path) -> Iterator[LibraryEntry]:
-    for listing in list_models(cache):
-        if listing.cached:
-            yield _read(listing.model.alias, "alias", listing.path)
+    for alias, model in MODELS.items():
+        path = cached_path(model, cache)
+        if has_size(path, model.num_bytes):
+            yield _read(alias, "alias", path)
         else:
-            yield LibraryEntry(
-                name=listing.model.alias, source="alias", path=None, num_bytes=listing.model.num_bytes
-            )
+            yield LibraryEntry(name=alias, source="alias", path=None, num_bytes=model.num_bytes)
 
 
 def _others(cache: Path) -> Iterator[LibraryEntry]:
     """What people put into the cache themselves: GGUF files and model folders."""
-    known = {listing.path for listing in list_models(cache)}
+    known = {cached_path(model, cache) for model in MODELS.values()}
     for path in sorted((*cache.glob("*.gguf"), *cache.glob("*/*.gguf"))):
         if path not in known:
             yield _read(str(path), "cache", path)

@@ -59,15 +59,6 @@ MODELS: Mapping[str, WheelModel] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelListing:
-    """One line of `headway models`. `cached`: a file of the right size is at `path`; its digest was not computed."""
-
-    model: WheelModel
-    path: Path
-    cached: bool
-
-
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of cached models: $HEADWAY_CACHE, else $XDG_CACHE_HOME/headway, else ~/.cache/headway.
 
@@ -155,24 +146,15 @@ def _looks_like_a_file(name: str, hub_name: HubName) -> bool:
     return hub_name.choice is None and name.endswith((".gguf", ".safetensors"))
 
 
-def list_models(cache: Path | None = None) -> tuple[ModelListing, ...]:
-    """Return every known model and whether the cache (None = `cache_folder()`) has it; reads no file."""
-    folder = cache_folder() if cache is None else cache
-    return tuple(
-        ModelListing(model=model, path=path, cached=has_size(path, model.num_bytes))
-        for model in MODELS.values()
-        for path in (cached_path(model, folder),)
-    )
-
-
 def known_sha256(path: Path, cache: Path | None = None) -> str | None:
-    """Return the digest of the file at `path` if it is a cached model; None for any other file.
+    """Return the digest of the file at `path` if it is an alias's in `cache` (None = `cache_folder()`), else None.
 
     Trusts that `resolve_model` checked the file when it handed out the path.
     """
-    for listing in list_models(cache):
-        if listing.cached and listing.path == path:
-            return listing.model.sha256
+    folder = cache_folder() if cache is None else cache
+    for model in MODELS.values():
+        if path == cached_path(model, folder) and has_size(path, model.num_bytes):
+            return model.sha256
     return None
 
 
