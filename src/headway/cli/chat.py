@@ -75,10 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from headway.obs.logs import configure
 
     configure(args.log_level.upper(), args.log_json)
-    for number in (
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):  # end through every `finally`, so that nothing stays behind
+    for number in _END_SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, _leave)
     temperature = args.temperature

@@ -152,10 +152,10 @@ class _Reader:
         code = "B" if kind == _BOOL else _SCALARS.get(kind)
         if code is None:
             self._fail(f"{what} has the unknown type {kind}")
-        layout = struct.calcsize(f"<{code}")
-        self._need(count * layout, what)
+        item_bytes = struct.calcsize(f"<{code}")
+        self._need(count * item_bytes, what)
         values = struct.unpack_from(f"<{count}{code}", self._data, self._at)
-        self._at += count * layout
+        self._at += count * item_bytes
         if kind == _BOOL:
             if any(value > 1 for value in values):
                 self._fail(f"{what} is a bool that is neither 0 nor 1")

@@ -51,7 +51,8 @@ class Keys:
         """Return the number above 0, at most `maximum` and finite."""
         value = self.number(name, default)
         if not (math.isfinite(value) and 0 < value <= maximum):
-            self.fail(f"{self.name(name)} is {value}, but must be positive")
+            limit = "" if math.isinf(maximum) else f", at most {maximum:g}"
+            self.fail(f"{self.name(name)} is {value}, but must be positive{limit}")
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
