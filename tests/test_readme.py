@@ -55,7 +55,7 @@ def test_curl(server: RealServer) -> None:
 
 def test_openai_package(server: RealServer) -> None:
     printed = run(server, sys.executable, "-c", block("python", "from openai import OpenAI"))
-    assert printed.strip() == block("text", "def add_numbers").strip()
+    assert printed.strip() == block("text", "def sum_two_numbers").strip()
 
 
 def test_the_line_that_serve_prints_is_the_one_in_the_readme(server: RealServer) -> None:
