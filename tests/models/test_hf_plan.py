@@ -312,6 +312,41 @@ def test_a_configuration_that_is_no_configuration_is_refused(
     assert caught.value.message.startswith(f"{folder / 'config.json'}")
 
 
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        # Qwen3-Coder-30B-A3B's
+        ("qwen3moe", {"use_qk_norm": True, "qkv_bias": False, "shared_expert_intermediate_size": 0}),
+        ("llama", {"activation": "swiglu"}),  # Falcon3's
+    ],
+)
+def test_keys_that_repeat_what_an_architecture_does_are_no_obstacle(
+    tmp_path: Path, name: str, config: Mapping[str, Any]
+) -> None:
+    expected = case_named(name).config["num_hidden_layers"]
+    assert plan_of(tmp_path, name, config).shape.num_layers == expected
+
+
+@pytest.mark.parametrize(("name", "value"), [("llama", True), ("qwen3", False)])
+def test_keys_that_contradict_what_an_architecture_does_are_refused(
+    tmp_path: Path, name: str, value: bool
+) -> None:
+    with pytest.raises(ModelFileError, match=f"use_qk_norm is {value}, which is not supported"):
+        plan_of(tmp_path, name, {"use_qk_norm": value})
+
+
+@pytest.mark.parametrize(
+    ("max_positions", "original", "longest"),
+    [(1024, 1024, 4096), (2048, 1024, 4096), (8192, 1024, 8192), (1024, None, 1024)],
+)
+def test_a_context_is_as_long_as_yarn_makes_it(
+    tmp_path: Path, max_positions: int, original: int | None, longest: int
+) -> None:
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": original}
+    config = {"max_position_embeddings": max_positions, "rope_scaling": yarn}
+    assert plan_of(tmp_path, "qwen2", config).shape.max_context == longest
+
+
 def test_folders_without_what_is_needed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"has no config\.json, so it is no model's folder\.$"):
         open_plan(tmp_path)

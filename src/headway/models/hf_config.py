@@ -47,6 +47,7 @@ _ADAPTER: Final = "adapter_config.json"  # what the package peft writes
 
 # What we do not compute, with the values that switch it off; null always does.
 OFF_VALUES: Final[Mapping[str, Sequence[object]]] = {
+    "activation": ("swiglu",),  # Falcon3's second name of what hidden_act says
     "add_cross_attention": (False,),
     "attention_bias": (False,),
     "attn_logit_softcapping": (),
@@ -82,7 +83,6 @@ OFF_VALUES: Final[Mapping[str, Sequence[object]]] = {
     "tie_encoder_decoder": (False,),
     "use_bidirectional_attention": (False,),
     "use_mrope": (False,),
-    "use_qk_norm": (False,),
     "use_sliding_window": (False,),
 }
 

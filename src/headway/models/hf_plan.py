@@ -11,9 +11,9 @@ from pathlib import Path
 
 from headway.core.plan import LayerShape, ModelPlan, ModelShape
 from headway.models.architecture_table import ARCHITECTURES, Architecture, by_model_type
-from headway.models.hf_config import HfConfig, read_config, shown
+from headway.models.hf_config import OFF_VALUES, HfConfig, read_config, shown
 from headway.models.hf_names import head_name, holders, is_ignored, tensor_prefix
-from headway.models.hf_rope import read_ropes
+from headway.models.hf_rope import longest_context, read_ropes
 from headway.models.hf_weights import read_weights
 from headway.models.limits import MAX_EXPERTS, MAX_LAYERS
 from headway.models.placement import StoredTensor, place_tensors
@@ -105,7 +105,7 @@ def _read_config(folder: Path) -> tuple[HfConfig, Architecture]:
             f"architectures is {shown(classes)}, which is not supported (supported: {', '.join(row.classes)})"
         )
     config = HfConfig(config.where, config.values, path=config.path, defaults=row.defaults)
-    config.refuse_unsupported(_understood(row))
+    config.refuse_unsupported(_understood(row), {**OFF_VALUES, "use_qk_norm": (row.qk_norm,)})
     return config, row
 
 
@@ -152,7 +152,7 @@ def _read_shape(config: HfConfig, row: Architecture, tensors: Mapping[str, Store
     return ModelShape(
         architecture=row.name,
         vocab_size=config.size("vocab_size"),
-        max_context=max_context,
+        max_context=longest_context(config, max_context),
         hidden_size=hidden_size,
         num_layers=num_layers,
         num_heads=num_heads,

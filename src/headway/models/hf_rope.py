@@ -10,7 +10,7 @@ from typing import Final
 from headway.core.plan import LongContext, Rope
 from headway.models.architecture_table import Architecture
 from headway.models.hf_config import HfConfig
-from headway.models.limits import MAX_HEAD_DIM, MAX_ROPE_FACTOR, MAX_ROPE_THETA
+from headway.models.limits import MAX_HEAD_DIM, MAX_INT32, MAX_ROPE_FACTOR, MAX_ROPE_THETA
 from headway.models.rope import (
     linear_frequencies,
     llama3_frequencies,
@@ -21,7 +21,7 @@ from headway.models.rope import (
     yarn_scale,
 )
 
-__all__ = ["read_ropes"]
+__all__ = ["longest_context", "read_ropes"]
 
 _DEFAULT_THETA: Final = 10_000.0
 
@@ -77,6 +77,23 @@ def read_ropes(
     if any(long is not None for _, long in ropes):
         config.fail("longrope beside local layers is not supported")
     return tuple(short for short, _ in ropes), None
+
+
+def longest_context(config: HfConfig, max_positions: int) -> int:
+    """Return how long a context may be: `max_positions`, or what yarn stretches the original one to.
+
+    Qwen's model cards tell to add yarn to config.json and leave max_position_embeddings as it is. The factor is the
+    longest context divided by the original one (YaRN, arXiv 2309.00071, section 3).
+    """
+    written = _written(config)
+    keys = ("factor", "original_max_position_embeddings")
+    if written.get("rope_type") != "yarn" and written.get("type") != "yarn":
+        return max_positions
+    if not all(key in written for key in keys):
+        return max_positions
+    original = written.size(keys[1])
+    factor = written.number(keys[0], above=1 / MAX_ROPE_FACTOR, maximum=MAX_ROPE_FACTOR)
+    return min(max(max_positions, int(original * factor)), MAX_INT32)
 
 
 def _written(config: HfConfig) -> HfConfig:
