@@ -15,7 +15,8 @@ from headway.core.config import EngineConfig, KvFormat, WeightFormat
 from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.models.sources import known_sha256
-from headway.runner.native import NativeRunner, load_runner
+from headway.runner.native import load_runner
+from headway.runner.native_runner import NativeRunner
 from headway.runner.step import OutputKind, Step
 
 pytestmark = [pytest.mark.native, pytest.mark.model]

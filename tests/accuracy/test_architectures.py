@@ -16,7 +16,8 @@ import pytest
 from headway import _native
 from headway.core.config import EngineConfig, InstructionSet, WeightFormat
 from headway.models.architectures import open_plan
-from headway.runner.native import NativeRunner, load_runner
+from headway.runner.native import load_runner
+from headway.runner.native_runner import NativeRunner
 from headway.runner.step import OutputKind
 from support.checkpoint_case import Case
 from support.checkpoint_cases import CASES

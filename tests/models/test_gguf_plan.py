@@ -7,8 +7,8 @@ import pytest
 from headway.core.errors import ModelFileError
 from headway.core.plan import LayerShape, ModelPlan, TensorType
 from headway.models.architectures import open_plan
-from headway.models.gguf import GgufFile, GgufTensor, read_gguf
-from headway.models.gguf_file import BLOCK_LAYOUT
+from headway.models.gguf import read_gguf
+from headway.models.gguf_file import BLOCK_LAYOUT, GgufFile, GgufTensor
 from headway.models.gguf_plan import plan_gguf
 from support.ggml_blocks import decode
 from support.gguf_writer import MetadataInput

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["ARCHITECTURES", "Architecture", "by_gguf_name", "by_model_type"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:

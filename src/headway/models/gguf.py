@@ -24,8 +24,6 @@ from headway.core.plan import TensorType
 from headway.models.gguf_file import BLOCK_LAYOUT, GgufFile, GgufTensor, MetadataValue
 from headway.models.model_folder import LFS_MAGIC, refuse_lfs_pointer
 
-__all__ = ["BLOCK_LAYOUT", "GgufFile", "GgufTensor", "MetadataValue", "read_gguf"]
-
 # Largest header seen in the wild: about 260,000 tokens with scores and types and 515,000 merges (Gemma 3, Llama 4), below
 # 20 MB. The limits leave room for three times that, and bound the memory that a hostile header can claim.
 MAX_HEADER_BYTES = 64 * 1024 * 1024

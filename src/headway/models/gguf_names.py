@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from headway.models.architecture_table import Architecture
 from headway.models.placement import Holder
 
-__all__ = ["holders"]
-
 _OUTSIDE = (
     Holder("token_embd.weight", ("token_embedding",)),
     Holder("output_norm.weight", ("output_norm",)),

@@ -22,8 +22,6 @@ from headway.models.rope import (
     yarn_scale,
 )
 
-__all__ = ["ROTATION_TENSORS", "read_ropes"]
-
 _LLAMA3, _LONG, _SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 ROTATION_TENSORS: Final = frozenset({_LLAMA3, _LONG, _SHORT})
 """No weights: `read_ropes` has used them, or refused the file."""

@@ -6,8 +6,6 @@ from headway.core.errors import ModelFileError
 from headway.models.architecture_table import Architecture
 from headway.models.placement import Holder
 
-__all__ = ["head_name", "holders", "is_ignored", "tensor_prefix"]
-
 _PREFIXES = (
     "model.",
     "",  # saved without a head

@@ -21,8 +21,6 @@ from headway.models.rope import (
     yarn_scale,
 )
 
-__all__ = ["longest_context", "read_ropes"]
-
 _DEFAULT_THETA: Final = 10_000.0
 
 _PARAMETERS: Final = {

@@ -12,8 +12,6 @@ from typing import get_args
 from headway.core.errors import ModelFileError
 from headway.core.plan import ModelShape, Role, TensorRef, TensorType
 
-__all__ = ["Holder", "StoredTensor", "place_tensors"]
-
 _VECTOR_TYPES = frozenset({TensorType.F32, TensorType.F16, TensorType.BF16})
 _EXPERT_ROLES = frozenset({"ffn_gate", "ffn_up", "ffn_down"})
 _ROLES_OUTSIDE = frozenset({"token_embedding", "output_norm", "output"})

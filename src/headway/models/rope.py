@@ -10,17 +10,6 @@ import math
 import struct
 from collections.abc import Sequence
 
-__all__ = [
-    "float32",
-    "linear_frequencies",
-    "llama3_frequencies",
-    "longrope_frequencies",
-    "longrope_scale",
-    "plain_frequencies",
-    "yarn_frequencies",
-    "yarn_scale",
-]
-
 _PACK_FLOAT32 = struct.Struct("<f")
 
 

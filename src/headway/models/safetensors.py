@@ -21,8 +21,6 @@ from headway.core.errors import ModelFileError
 from headway.models.model_folder import LFS_MAGIC, refuse_lfs_pointer
 from headway.models.strict_json import decode_json_object
 
-__all__ = ["SafetensorsFile", "SafetensorsTensor", "read_safetensors"]
-
 MAX_HEADER_BYTES = 32 * 1024 * 1024
 """The format allows 100 MB. The largest open models have some 90,000 tensors, about 11 MB of header were they one file."""
 MAX_DIMENSIONS = 8  # no weight has more than 5

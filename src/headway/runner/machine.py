@@ -6,8 +6,6 @@ It knows no model. Linux only: /proc/meminfo, control groups of version 2 (cgrou
 import os
 from pathlib import Path
 
-__all__ = ["auto_threads", "available_memory_bytes", "available_threads", "group_available_bytes"]
-
 _CGROUP = Path("/sys/fs/cgroup")
 
 

@@ -19,15 +19,6 @@ from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
 from headway.runner.step import RunnerInfo
 
-__all__ = [
-    "NativeRunner",
-    "auto_num_blocks",
-    "available_memory_bytes",
-    "load_runner",
-    "shape_arguments",
-    "system_fingerprint",
-]
-
 _log = logging.getLogger(__name__)
 
 _AUTO_KV_SHARE = 0.25
