@@ -145,6 +145,19 @@ def test_a_context_that_was_asked_for_is_kept(plan: ModelPlan, monkeypatch: pyte
     assert (info.max_context, info.num_blocks) == (512, 32)
 
 
+@pytest.mark.parametrize(
+    ("kv_bytes", "words"), [(None, "0.0 GiB of memory are available"), (10_000, "0.0 GiB were given")]
+)
+def test_a_context_that_was_asked_for_and_does_not_fit_is_refused(
+    plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, kv_bytes: int | None, words: str
+) -> None:
+    monkeypatch.setattr(native, "_check_weights_fit", lambda *_: None)
+    monkeypatch.setattr(native, "available_memory_bytes", lambda: 20_000)
+    asked = EngineConfig(model="tiny", threads=1, max_context=512, kv_bytes=kv_bytes)
+    with pytest.raises(ConfigError, match=rf"The context of 512 tokens .*{words}\. Use a shorter context or"):
+        load_runner(plan, asked)
+
+
 def test_a_long_context_has_to_be_asked_for_and_rotates_otherwise(plan: ModelPlan) -> None:
     long = LongContext(original_context=128, ropes=(tiny_rope(16, theta=50.0),))
     plan = dataclasses.replace(plan, shape=dataclasses.replace(plan.shape, long_context=long))

@@ -166,6 +166,18 @@ def _check_weights_fit(num_bytes: int, config: EngineConfig) -> None:
         )
 
 
+def _check_context_fits(max_context: int, num_bytes: int, config: EngineConfig) -> None:
+    given = config.kv_bytes
+    available_bytes = available_memory_bytes() if given is None else given
+    if num_bytes > available_bytes:
+        hint = "" if config.kv == "int8" else ' or a KV cache in "int8"'
+        raise ConfigError(
+            f"The context of {max_context} tokens takes {num_bytes / 2**30:.1f} GiB of KV cache as {config.kv}; "
+            f"{available_bytes / 2**30:.1f} GiB {'of memory are available' if given is None else 'were given'}. "
+            f"Use a shorter context{hint}."
+        )
+
+
 def _make_cache(model: _native.Model, config: EngineConfig, max_context: int) -> _native.KvCache:
     def make(num_blocks: int) -> _native.KvCache:
         return _native.KvCache(model, num_blocks=num_blocks, block_size=config.block_size, dtype=config.kv)
@@ -173,6 +185,8 @@ def _make_cache(model: _native.Model, config: EngineConfig, max_context: int) ->
     try:
         block_bytes = make(1).block_bytes
         blocks_per_context = -(-max_context // config.block_size)
+        if config.max_context is not None:
+            _check_context_fits(max_context, blocks_per_context * block_bytes, config)
         if config.kv_bytes is None:
             return make(
                 auto_num_blocks(
