@@ -23,6 +23,7 @@ from headway.core.errors import ModelFileError
 from headway.core.plan import TensorType
 from headway.models.gguf_file import BLOCK_LAYOUT, GgufFile, GgufTensor, MetadataValue
 from headway.models.model_folder import LFS_MAGIC, refuse_lfs_pointer
+from headway.models.quote import quoted
 
 # Largest header seen in the wild: about 260,000 tokens with scores and types and 515,000 merges (Gemma 3, Llama 4), below
 # 20 MB. The limits leave room for three times that, and bound the memory that a hostile header can claim.
@@ -118,8 +119,8 @@ class _Reader:
             if not key:
                 self._fail(f"metadata key {index} is empty")
             if key in metadata:
-                self._fail(f"the metadata key {_quote(key)} occurs twice")
-            metadata[key] = self._value(f"the value of {_quote(key)}")
+                self._fail(f"the metadata key {quoted(key)} occurs twice")
+            metadata[key] = self._value(f"the value of {quoted(key)}")
         return metadata
 
     def _value(self, what: str) -> MetadataValue:
@@ -209,26 +210,26 @@ class _Reader:
         tensors: dict[str, GgufTensor] = {}
         for tensor in relative:
             if tensor.name in tensors:
-                self._fail(f"the tensor {_quote(tensor.name)} occurs twice")
+                self._fail(f"the tensor {quoted(tensor.name)} occurs twice")
             if tensor.offset % alignment:
-                self._fail(f"the data of tensor {_quote(tensor.name)} is not aligned to {alignment} bytes")
+                self._fail(f"the data of tensor {quoted(tensor.name)} is not aligned to {alignment} bytes")
             offset = data_start + tensor.offset
             if offset + tensor.num_bytes > self._size:
                 self._fail(
-                    f"the data of tensor {_quote(tensor.name)} ends at byte {offset + tensor.num_bytes}, "
+                    f"the data of tensor {quoted(tensor.name)} ends at byte {offset + tensor.num_bytes}, "
                     f"but the file has only {self._size} bytes (an incomplete download?)"
                 )
             tensors[tensor.name] = GgufTensor(tensor.name, tensor.dims, tensor.type, offset, tensor.num_bytes)
         in_order = sorted(tensors.values(), key=lambda tensor: tensor.offset)
         for before, after in pairwise(in_order):
             if before.offset + before.num_bytes > after.offset:
-                self._fail(f"the data of tensors {_quote(before.name)} and {_quote(after.name)} overlap")
+                self._fail(f"the data of tensors {quoted(before.name)} and {quoted(after.name)} overlap")
         return tensors
 
     def _tensor_info(self, index: int) -> GgufTensor:
         """Read one tensor's entry; its offset is still relative to the data section."""
         name = self._string(f"the name of tensor {index}", MAX_TENSOR_NAME_BYTES)
-        what = f"tensor {_quote(name)}"
+        what = f"tensor {quoted(name)}"
         num_dims = self._integer("I", what)
         if not 1 <= num_dims <= MAX_DIMENSIONS:
             self._fail(f"{what} has {num_dims} dimensions; 1 to {MAX_DIMENSIONS} are allowed")
@@ -279,8 +280,3 @@ class _Reader:
 
     def _fail(self, reason: str) -> NoReturn:
         raise ModelFileError(f"{self._path}: {reason}.")
-
-
-def _quote(name: str) -> str:
-    """Name something from the file without its control characters and without flooding a terminal."""
-    return repr(name if len(name) <= 80 else name[:77] + "...")

@@ -10,6 +10,7 @@ from typing import NoReturn
 from headway.core.errors import ModelFileError
 from headway.models.gguf_file import GgufFile, MetadataValue
 from headway.models.limits import MAX_INT32
+from headway.models.quote import quoted
 
 
 class Keys:
@@ -72,10 +73,10 @@ class Keys:
             if name == key or name in understood:
                 continue
             if name not in off_values:
-                self.fail(f"the metadata key {key[:80]!r} is not supported, it may change the output")
+                self.fail(f"the metadata key {quoted(key)} is not supported, it may change the output")
             if value not in off_values[name]:
                 off = " or ".join(str(allowed) for allowed in off_values[name]) or "a file without it"
-                self.fail(f"{key} is {str(value)[:40]!r}, which is not supported (only {off} is)")
+                self.fail(f"{key} is {quoted(value)}, which is not supported (only {off} is)")
 
     def fail(self, reason: str) -> NoReturn:
         """Raise ModelFileError: the file's path and the reason."""

@@ -17,6 +17,7 @@ from headway.models.gguf_names import holders
 from headway.models.gguf_rope import ROTATION_TENSORS, read_ropes
 from headway.models.limits import MAX_EXPERTS, MAX_LAYERS
 from headway.models.placement import StoredTensor, place_tensors
+from headway.models.quote import quoted
 from headway.models.rope import float32
 
 _ATTN_CAP, _FINAL_CAP = 50.0, 30.0  # llama.cpp's defaults, those of Gemma 2
@@ -100,7 +101,7 @@ def plan_gguf(file: GgufFile, file_sha256: str | None = None) -> ModelPlan:
     keys = Keys(file, name)
     if row is None:
         supported = ", ".join(row.name for row in ARCHITECTURES if row.gguf)
-        keys.fail(f"the architecture {name[:40]!r} is not supported (supported: {supported})")
+        keys.fail(f"the architecture {quoted(name)} is not supported (supported: {supported})")
     keys.refuse_unsupported(_understood(row), _OFF_VALUES)
     shape = _read_shape(keys, row)
     tensors = {

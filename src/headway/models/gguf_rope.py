@@ -13,6 +13,7 @@ from headway.core.plan import LongContext, Rope, TensorType
 from headway.models.architecture_table import Architecture
 from headway.models.gguf_keys import Keys
 from headway.models.limits import MAX_HEAD_DIM, MAX_ROPE_FACTOR, MAX_ROPE_THETA
+from headway.models.quote import quoted
 from headway.models.rope import (
     float32,
     linear_frequencies,
@@ -88,7 +89,7 @@ def _scaled(
         return rope(short, attention), beyond if original < max_context else None
     if kind not in ("none", "linear"):
         keys.fail(
-            f"{keys.name('rope.scaling.type')} is {kind[:40]!r}, which is not supported "
+            f"{keys.name('rope.scaling.type')} is {quoted(kind)}, which is not supported "
             "(supported: none, linear, yarn, longrope)"
         )
     frequencies = linear_frequencies(dim, theta, factor if kind == "linear" else 1.0)

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Pipeline
 
 from headway.core.errors import ModelFileError
 from headway.models.bpe_kinds import BPE_KINDS, BpeKind, byte_level_bytes, pre_tokenizer
+from headway.models.quote import quoted
 from headway.models.spm import SPACE, byte_ids, spm_bytes, spm_model
 from headway.models.text_split import TextSplitter, split_pairs, split_words
 from headway.models.tokenizer_parts import END_TEXTS, TokenizerParts
@@ -44,7 +45,7 @@ def read_gguf_tokenizer(metadata: Mapping[str, Any]) -> TokenizerParts:
     if model == "llama":
         return _sentencepiece(vocabulary)
     raise ModelFileError(
-        f"The tokenizer model {_shown(model)} is not supported; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece BPE) are."
+        f"The tokenizer model {quoted(model)} is not supported; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece BPE) are."
     )
 
 
@@ -79,7 +80,7 @@ class _Vocabulary:
         if value is None:
             return default if default is None or default < len(self.tokens) else None
         if not isinstance(value, int) or not 0 <= value < len(self.tokens):
-            raise ModelFileError(f"{key} is {_shown(value)}, which is not in the vocabulary.")
+            raise ModelFileError(f"{key} is {quoted(value)}, which is not in the vocabulary.")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -106,7 +107,7 @@ def _byte_level(vocabulary: _Vocabulary) -> TokenizerParts:
     name = vocabulary.metadata.get("tokenizer.ggml.pre")
     if not isinstance(name, str) or name not in BPE_KINDS:
         known = ", ".join(BPE_KINDS)
-        raise ModelFileError(f"The pre-tokenizer {_shown(name)} is not supported; supported are {known}.")
+        raise ModelFileError(f"The pre-tokenizer {quoted(name)} is not supported; supported are {known}.")
     kind = BPE_KINDS[name]
     merges = strings(vocabulary.metadata, "tokenizer.ggml.merges")
     bpe = _bpe(vocabulary.tokens, merges, kind.ignores_merges)
@@ -196,15 +197,6 @@ def _swallows_space(vocabulary: _Vocabulary) -> frozenset[int]:
     return frozenset(index for index in added if vocabulary.tokens[index] not in _KEEP_SPACE_AFTER)
 
 
-def _shown(value: object) -> str:
-    """Return what a file says as part of a sentence, of bounded length."""
-    return (
-        repr(value)
-        if value is None or isinstance(value, (int, float))
-        else repr(value[:40] if isinstance(value, str) else type(value).__name__)
-    )
-
-
 def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Return a list of strings; raises ModelFileError if there is none."""
     value = metadata.get(key)
@@ -220,7 +212,7 @@ def _bpe(tokens: tuple[str, ...], merges: tuple[str, ...], ignore_merges: bool) 
         left, space, right = merge.partition(" ")
         if not (left and space and right):
             raise ModelFileError(
-                f"The merge {merge[:80]!r} in tokenizer.ggml.merges is not two tokens and a space."
+                f"The merge {quoted(merge)} in tokenizer.ggml.merges is not two tokens and a space."
             )
         pairs.append((left, right))
     try:

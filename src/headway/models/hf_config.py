@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 
 from headway.core.errors import ModelFileError
 from headway.models.limits import MAX_INT32
+from headway.models.quote import quoted
 from headway.models.strict_json import read_json_file
 
 MAX_CONFIG_BYTES: Final = (
@@ -118,14 +119,14 @@ class HfConfig:
         """Return the integer; a missing one without default is refused."""
         value = self._given(key, default)
         if type(value) is not int:  # a bool is no integer here
-            self.fail(f"{self.path}{key} is {shown(value)}, not an integer")
+            self.fail(f"{self.path}{key} is {quoted(value)}, not an integer")
         return value
 
     def size(self, key: str, default: int | None = None, *, maximum: int = MAX_INT32) -> int:
         """Return the integer from 1 to `maximum`."""
         value = self.integer(key, default)
         if not 1 <= value <= maximum:
-            self.fail(f"{self.path}{key} is {shown(value)}, out of range")
+            self.fail(f"{self.path}{key} is {quoted(value)}, out of range")
         return value
 
     def number(
@@ -134,24 +135,24 @@ class HfConfig:
         """Return the number above `above`, at most `maximum` and finite."""
         value = self._given(key, default)
         if type(value) not in (int, float):
-            self.fail(f"{self.path}{key} is {shown(value)}, not a number")
+            self.fail(f"{self.path}{key} is {quoted(value)}, not a number")
         assert isinstance(value, int | float)
         if not above < value <= maximum or abs(value) > sys.float_info.max:  # integers of JSON have no end
-            self.fail(f"{self.path}{key} is {shown(value)}, out of range")
+            self.fail(f"{self.path}{key} is {quoted(value)}, out of range")
         return float(value)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """Return the bool; a missing one without default is refused."""
         value = self._given(key, default)
         if not isinstance(value, bool):
-            self.fail(f"{self.path}{key} is {shown(value)}, neither true nor false")
+            self.fail(f"{self.path}{key} is {quoted(value)}, neither true nor false")
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
         """Return the string; a missing one without default is refused."""
         value = self._given(key, default)
         if not isinstance(value, str):
-            self.fail(f"{self.path}{key} is {shown(value)}, not a string")
+            self.fail(f"{self.path}{key} is {quoted(value)}, not a string")
         return value
 
     def numbers(self, key: str, length: int, *, above: float, maximum: float) -> tuple[float, ...]:
@@ -167,7 +168,7 @@ class HfConfig:
         """Return the object at `key`; a missing one is empty."""
         value = self.get(key)
         if value is not None and not isinstance(value, dict):
-            self.fail(f"{self.path}{key} is {shown(value)}, not an object")
+            self.fail(f"{self.path}{key} is {quoted(value)}, not an object")
         return HfConfig(self.where, value or {}, path=f"{self.path}{key}.")
 
     def refuse_unsupported(
@@ -177,12 +178,12 @@ class HfConfig:
         for key, value in self.values.items():
             if value is None or key in understood or key in HARMLESS:
                 continue
-            name = shown(self.path + key)
+            name = quoted(self.path + key)
             if key not in off_values:
                 self.fail(f"the key {name} is not supported, it may change the output")
             if value not in off_values[key]:
                 off = " or ".join(["null", *map(str, off_values[key])])
-                self.fail(f"{self.path}{key} is {shown(value)}, which is not supported (only {off} is)")
+                self.fail(f"{self.path}{key} is {quoted(value)}, which is not supported (only {off} is)")
 
     def fail(self, reason: str) -> NoReturn:
         """Raise ModelFileError: the file's path and the reason."""
@@ -211,9 +212,3 @@ def read_config(folder: Path) -> HfConfig:
             advice = f"; adapters ({_ADAPTER}) are not supported: merge this one into its model"
         raise ModelFileError(f"{folder}: has no {name}, so it is no model's folder{advice}.")
     return HfConfig(str(folder / name), read_json_file(folder, name, max_bytes=MAX_CONFIG_BYTES))
-
-
-def shown(value: object) -> str:
-    """Return a value from the file as an error may show it: short, without control characters."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from headway.core.plan import LayerShape, ModelPlan, ModelShape
 from headway.models.architecture_table import ARCHITECTURES, Architecture, by_model_type
-from headway.models.hf_config import OFF_VALUES, HfConfig, read_config, shown
+from headway.models.hf_config import OFF_VALUES, HfConfig, read_config
 from headway.models.hf_names import head_name, holders, is_ignored, tensor_prefix
 from headway.models.hf_rope import longest_context, read_ropes
 from headway.models.hf_weights import read_weights
 from headway.models.limits import MAX_EXPERTS, MAX_LAYERS
 from headway.models.placement import StoredTensor, place_tensors
+from headway.models.quote import quoted
 from headway.models.rope import float32
 
 _UNDERSTOOD = frozenset(
@@ -89,7 +90,7 @@ def _read_config(folder: Path) -> tuple[HfConfig, Architecture]:
     if "quantization_config" in config:
         method = config.inner("quantization_config").get("quant_method")
         config.fail(
-            f"quantised weights ({shown(method)}) are not supported; use the model's own folder or a GGUF file"
+            f"quantised weights ({quoted(method)}) are not supported; use the model's own folder or a GGUF file"
         )
     if model_type == "gemma3":
         config = _beside_vision(config)
@@ -97,12 +98,12 @@ def _read_config(folder: Path) -> tuple[HfConfig, Architecture]:
     row = by_model_type(model_type)
     if row is None:
         supported = ", ".join(row.model_type for row in ARCHITECTURES)
-        config.fail(f"the model_type {model_type[:40]!r} is not supported (supported: {supported})")
+        config.fail(f"the model_type {quoted(model_type)} is not supported (supported: {supported})")
     if classes is not None and (
         not isinstance(classes, list) or len(classes) > 1 or not set(map(str, classes)) <= set(row.classes)
     ):
         config.fail(
-            f"architectures is {shown(classes)}, which is not supported (supported: {', '.join(row.classes)})"
+            f"architectures is {quoted(classes)}, which is not supported (supported: {', '.join(row.classes)})"
         )
     config = HfConfig(config.where, config.values, path=config.path, defaults=row.defaults)
     config.refuse_unsupported(_understood(row), {**OFF_VALUES, "use_qk_norm": (row.qk_norm,)})
@@ -186,7 +187,7 @@ def _check_activation(config: HfConfig, row: Architecture) -> None:
     allowed = _ACTIVATIONS[row.activation]
     if config.text(key, "silu") not in allowed:
         config.fail(
-            f"{config.path}{key} is {shown(config.get(key))}, which is not supported (only {allowed[0]} is)"
+            f"{config.path}{key} is {quoted(config.get(key))}, which is not supported (only {allowed[0]} is)"
         )
 
 

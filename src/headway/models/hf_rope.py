@@ -11,6 +11,7 @@ from headway.core.plan import LongContext, Rope
 from headway.models.architecture_table import Architecture
 from headway.models.hf_config import HfConfig
 from headway.models.limits import MAX_HEAD_DIM, MAX_INT32, MAX_ROPE_FACTOR, MAX_ROPE_THETA
+from headway.models.quote import quoted
 from headway.models.rope import (
     linear_frequencies,
     llama3_frequencies,
@@ -116,7 +117,7 @@ def _rope(
         kind = "longrope"  # what it was called before it had that name
     if kind not in _PARAMETERS:
         parameters.fail(
-            f"{parameters.path}rope_type is {kind[:40]!r}, which is not supported (supported: {', '.join(_PARAMETERS)})"
+            f"{parameters.path}rope_type is {quoted(kind)}, which is not supported (supported: {', '.join(_PARAMETERS)})"
         )
     parameters.refuse_unsupported((*_ALWAYS, *_PARAMETERS[kind]), {})
     theta = _theta(parameters, "rope_theta", theta)

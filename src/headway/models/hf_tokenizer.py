@@ -18,6 +18,7 @@ from tokenizers import Tokenizer as Pipeline
 from headway.core.errors import ModelFileError
 from headway.models.bpe_kinds import BPE_KINDS, byte_level_bytes
 from headway.models.hf_text_files import HfTextFiles
+from headway.models.quote import quoted
 from headway.models.spm import SPACE, byte_ids, byte_token, spm_bytes
 from headway.models.text_split import TextSplitter, split_pairs, split_words
 from headway.models.tokenizer_parts import END_TEXTS, TokenizerParts
@@ -127,7 +128,7 @@ def _without_prefix(folder: HfTextFiles, data: bytes) -> bytes:
     prefix = msgspec.json.decode(model.get("continuing_subword_prefix", b"null"))
     if prefix not in (None, ""):
         raise ModelFileError(
-            f"{folder.path}: tokenizer.json has the continuing_subword_prefix {str(prefix)[:40]!r}, which is not supported."
+            f"{folder.path}: tokenizer.json has the continuing_subword_prefix {quoted(prefix)}, which is not supported."
         )
     top["model"] = msgspec.Raw(msgspec.json.encode(model))
     return msgspec.json.encode(top)

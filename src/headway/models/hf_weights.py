@@ -14,6 +14,7 @@ from headway.core.plan import TensorType
 from headway.models.hf_names import is_ignored
 from headway.models.model_folder import check_inside
 from headway.models.placement import StoredTensor
+from headway.models.quote import quoted
 from headway.models.safetensors import SafetensorsFile, read_safetensors
 from headway.models.strict_json import read_json_file
 
@@ -59,14 +60,14 @@ def _read_shards(folder: Path) -> tuple[tuple[Path, ...], dict[str, StoredTensor
         for tensor in file.tensors:
             if places.get(tensor) != name:
                 raise ModelFileError(
-                    f"{folder / name}: holds the tensor {tensor[:80]!r}, which {INDEX} does not say."
+                    f"{folder / name}: holds the tensor {quoted(tensor)}, which {INDEX} does not say."
                 )
         paths.append(file.path)
         tensors |= _stored(file, number)
     for tensor, name in places.items():
         if tensor not in tensors:
             raise ModelFileError(
-                f"{folder / name}: the tensor {tensor[:80]!r} is missing, which {INDEX} says is there."
+                f"{folder / name}: the tensor {quoted(tensor)} is missing, which {INDEX} says is there."
             )
     return tuple(paths), tensors
 
@@ -80,7 +81,7 @@ def _weight_map(path: Path, value: object) -> dict[str, str]:
             name.startswith(".") or {"/", "\\"} & set(name)
         ):
             raise ModelFileError(
-                f"{path}: the tensor {tensor[:80]!r} is in {str(name)[:80]!r}, "
+                f"{path}: the tensor {quoted(tensor)} is in {quoted(name)}, "
                 "which is no plain name of a safetensors file."
             )
     return value
@@ -94,7 +95,7 @@ def _stored(file: SafetensorsFile, number: int) -> dict[str, StoredTensor]:
             continue
         if kind is None:
             raise ModelFileError(
-                f"{file.path}: the tensor {name[:80]!r} is of type {tensor.dtype}, which is not supported "
+                f"{file.path}: the tensor {quoted(name)} is of type {tensor.dtype}, which is not supported "
                 f"(supported: {', '.join(_TYPES)})."
             )
         found[name] = StoredTensor(tensor.shape, kind, number, tensor.offset, tensor.num_bytes)

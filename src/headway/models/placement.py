@@ -11,6 +11,7 @@ from typing import get_args
 
 from headway.core.errors import ModelFileError
 from headway.core.plan import ModelShape, Role, TensorRef, TensorType
+from headway.models.quote import quoted
 
 _VECTOR_TYPES = frozenset({TensorType.F32, TensorType.F16, TensorType.BF16})
 _EXPERT_ROLES = frozenset({"ffn_gate", "ffn_up", "ffn_down"})
@@ -94,7 +95,7 @@ def place_tensors(
     for name in tensors:
         if name not in known and not ignored(name):
             raise ModelFileError(
-                f"{where}: the tensor {name[:80]!r} is not supported, it would change the output."
+                f"{where}: the tensor {quoted(name)} is not supported, it would change the output."
             )
     return tuple(placed)
 

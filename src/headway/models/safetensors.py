@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from headway.core.errors import ModelFileError
 from headway.models.model_folder import LFS_MAGIC, refuse_lfs_pointer
+from headway.models.quote import quoted
 from headway.models.strict_json import decode_json_object
 
 MAX_HEADER_BYTES = 32 * 1024 * 1024
@@ -97,13 +98,13 @@ def _metadata(path: Path, value: object) -> dict[str, str]:
 
 
 def _tensor(path: Path, name: str, entry: object, data_start: int) -> SafetensorsTensor:
-    what = f"tensor {name[:80]!r}"
+    what = f"tensor {quoted(name)}"
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         _fail(path, f"{what} is not an object of dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     bits = _BITS.get(dtype) if isinstance(dtype, str) else None
     if bits is None:
-        _fail(path, f"{what} has the unknown dtype {str(dtype)[:40]!r}")
+        _fail(path, f"{what} has the unknown dtype {quoted(dtype)}")
     if not _are_sizes(shape) or len(shape) > MAX_DIMENSIONS:
         _fail(path, f"{what} has no shape of up to {MAX_DIMENSIONS} sizes")
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
@@ -126,8 +127,8 @@ def _check_layout(path: Path, tensors: Mapping[str, SafetensorsTensor], data_sta
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.num_bytes)):
         if tensor.offset != at:
             problem = "overlaps" if tensor.offset < at else "leaves a gap after"
-            _fail(path, f"the data of tensor {tensor.name[:80]!r} {problem} {before}")
-        at, before = at + tensor.num_bytes, f"that of {tensor.name[:80]!r}"
+            _fail(path, f"the data of tensor {quoted(tensor.name)} {problem} {before}")
+        at, before = at + tensor.num_bytes, f"that of {quoted(tensor.name)}"
     if at > size:
         _fail(
             path, f"the data ends at byte {at}, but the file has only {size} bytes (an incomplete download?)"

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tokenizers import models
 
 from headway.core.errors import ModelFileError
+from headway.models.quote import quoted
 
 SPACE = "\u2581"
 """What stands for a space in a vocabulary (U+2581)."""
@@ -100,7 +101,7 @@ def _runs(tied: Sequence[str]) -> list[tuple[str, str]]:
         if token.strip(token[0]):
             other = next(text for text in tied if text != token)
             raise ModelFileError(
-                f"The tokens {token[:40]!r} and {other[:40]!r} have the same score, which leaves open which is merged "
+                f"The tokens {quoted(token)} and {quoted(other)} have the same score, which leaves open which is merged "
                 "first; convert the model anew from its tokenizer.model."
             )
         lengths.setdefault(token[0], []).append(len(token))

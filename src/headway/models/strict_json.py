@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from headway.core.errors import ModelFileError
 from headway.models.model_folder import read_inside
+from headway.models.quote import quoted
 
 MAX_VALUES = 1_500_000
 """Of the largest open models' headers, with 90,000 tensors, some 1,100,000 are needed. They take at most 150 MB."""
@@ -51,7 +52,7 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the key {name[:80]!r} occurs twice")
+            raise ValueError(f"the key {quoted(name)} occurs twice")
         found[name] = value
     return found
 
