@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 from headway.core.plan import TensorType
 from headway.models.library import LibraryEntry, list_library
 from headway.models.sources import MODELS, cached_path
-from headway.models.summary import TypeUse, shown, summarise
+from headway.models.summary import TypeUse, printable, summarise
 from support.gguf_writer import MetadataInput
 from support.tiny_gguf import write_tiny_gguf
 
@@ -64,7 +64,7 @@ def test_a_folder_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_long_text_is_cut() -> None:
-    assert shown("x" * 200) == "x" * 100 + "…"
+    assert printable("x" * 200) == "x" * 100 + "…"
 
 
 def test_nothing_here_is_the_aliases_alone(tmp_path: Path) -> None:

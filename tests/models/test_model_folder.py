@@ -5,7 +5,8 @@ import pytest
 
 from headway.core.errors import ModelFileError
 from headway.models.gguf import read_gguf
-from headway.models.model_folder import check_inside, hub_repository, is_folder, read_inside
+from headway.models.hub_cache import hub_repository
+from headway.models.model_folder import check_inside, is_folder, read_inside
 from headway.models.safetensors import read_safetensors
 
 LFS_POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 988097824\n"

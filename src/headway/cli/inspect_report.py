@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headway.cli.inspection import Inspection
 from headway.core.config import KvFormat, WeightFormat
 from headway.core.plan import ModelShape
-from headway.models.summary import shown
+from headway.models.summary import printable
 
 PROCESS_BYTES = 200_000_000
 """What both processes take beside weights and KV cache: the bound that benchmarks/startup.py holds them to."""
@@ -83,7 +83,7 @@ _SIZES = (
 
 def _model_rows(inspection: Inspection) -> Iterator[tuple[str, str]]:
     summary, shape, text = inspection.summary, inspection.shape, inspection.text
-    yield "model", summary.name or shown(inspection.path.name)
+    yield "model", summary.name or printable(inspection.path.name)
     yield "path", f"{inspection.path} ({_mb(summary.num_bytes)})"
     licence = f", licence {summary.licence}" if summary.licence else ""
     yield (

@@ -31,6 +31,14 @@ def repository_folder(repository: str, cache: Path) -> Path:
     return cache / f"models--{repository.replace('/', '--')}"
 
 
+def hub_repository(folder: Path) -> tuple[Path, str] | None:
+    """Return the cache's folder of the repository whose snapshot `folder` is, and its id; None for other folders."""
+    repository = folder.parent.parent
+    if folder.parent.name != "snapshots" or not repository.name.startswith("models--"):
+        return None
+    return repository, _repository_id(repository)
+
+
 def cached_model(name: HubName, cache: Path, *, unlisted: bool = False) -> Path | None:
     """Return the cached folder or GGUF file of `name` if all its files are there, else None; asks no hub.
 
@@ -63,7 +71,7 @@ def cached_snapshots(cache: Path) -> Iterator[tuple[HubName, Path]]:
     except OSError:
         return
     for folder in folders:
-        repository = folder.name.removeprefix("models--").replace("--", "/")
+        repository = _repository_id(folder)
         references = folder / "refs"
         for path in sorted(references.rglob("*")):
             revision = str(path.relative_to(references))
@@ -89,6 +97,10 @@ def listed_files(folder: Path, commit: str) -> Collection[str] | None:
         return [file for file in tree["files"] if _stays_inside(file)]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _repository_id(folder: Path) -> str:
+    return folder.name.removeprefix("models--").replace("--", "/")
 
 
 def _commit(folder: Path, revision: str) -> str | None:

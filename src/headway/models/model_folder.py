@@ -1,4 +1,4 @@
-"""Which files a model folder may bring along: those that lie in it, and what a hub cache keeps beside it.
+"""A model's folder: which files it may bring along, those that lie in it and what a hub cache keeps beside it.
 
 A folder fetched from somewhere may hold symbolic links, and whoever follows them without looking reads, and perhaps
 shows, any file of this machine. The one link that is expected is the hub cache's own: `snapshots/COMMIT/config.json`
@@ -10,6 +10,7 @@ import stat
 from pathlib import Path
 
 from headway.core.errors import ModelFileError
+from headway.models.hub_cache import hub_repository
 
 LFS_MAGIC = b"version https://git-lfs.github.com/spec/"
 """What the files begin with that a clone without Git LFS has in the place of large ones."""
@@ -70,14 +71,6 @@ def refuse_lfs_pointer(path: Path, beginning: bytes) -> None:
         raise ModelFileError(
             f"{path}: is a Git LFS pointer, not the file itself: run `git lfs pull` in its folder."
         )
-
-
-def hub_repository(folder: Path) -> tuple[Path, str] | None:
-    """Return the hub cache's folder of the repository whose snapshot `folder` is, and its id; None for other folders."""
-    repository = folder.parent.parent
-    if folder.parent.name != "snapshots" or not repository.name.startswith("models--"):
-        return None
-    return repository, repository.name.removeprefix("models--").replace("--", "/")
 
 
 def _blobs(home: Path) -> tuple[Path, ...]:

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from headway.core.errors import ConfigError
+from headway.models.hub_cache import hub_repository
 from headway.models.hub_name import HubName, model_stem, parse_hub_name
-from headway.models.model_folder import hub_repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

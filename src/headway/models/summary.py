@@ -57,7 +57,7 @@ def summarise(path: Path) -> ModelSummary:
     return _summarise_folder(path) if is_folder(path) else _summarise_gguf(read_gguf_model(path))
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return text from a file without control characters and without flooding a terminal."""
     clean = "".join(
         character if character.isprintable() else "?" for character in text[:_MAX_SHOWN_CHARACTERS]
@@ -134,7 +134,7 @@ def _types(tensors: Iterable[tuple[str, int]]) -> tuple[TypeUse, ...]:
 
 def _text(values: Mapping[str, object], key: str) -> str | None:
     value = values.get(key)
-    return shown(value) if isinstance(value, str) and value else None
+    return printable(value) if isinstance(value, str) and value else None
 
 
 def _count(values: Mapping[str, object], key: str) -> int | None:

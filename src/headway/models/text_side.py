@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.core.errors import ModelFileError
-from headway.core.heap import release_freed_memory
 from headway.core.request import Pooling
 from headway.models.chat_template import ChatTemplate
 from headway.models.gguf import read_gguf
 from headway.models.gguf_tokenizer import read_gguf_tokenizer
+from headway.models.heap import release_freed_memory
 from headway.models.hf_text_files import HfTextFiles
 from headway.models.hf_tokenizer import read_hf_tokenizer
 from headway.models.model_folder import is_folder

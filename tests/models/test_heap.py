@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.core.heap import release_freed_memory
+from headway.models.heap import release_freed_memory
 
 
 def resident_bytes() -> int:
