@@ -2,31 +2,36 @@
 
 Byte-pair encoding only, byte-level or with byte fallback; other models (Unigram, WordPiece) are refused by name. What
 `tokenizer.json` says about white space, Unicode normalisation and words is carried out as it stands, so ids are those of
-`transformers`. Text is cut into pieces only where its parts are known ones (`_splitter`); otherwise it is encoded whole.
+`transformers`. Text is cut into pieces only where that changes no id (`hf_text_rules`); otherwise it is encoded whole.
 It knows no chat template.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
-from tokenizers import AddedToken, normalizers
 from tokenizers import Tokenizer as Pipeline
+from tokenizers import normalizers
 
 from headway.core.errors import ModelFileError
-from headway.models.bpe_kinds import BPE_KINDS, byte_level_bytes
+from headway.models.bpe_kinds import byte_level_bytes
 from headway.models.hf_text_files import HfTextFiles
+from headway.models.hf_text_rules import (
+    is_space_rule,
+    max_chars_per_token,
+    parts_of,
+    prepends_space,
+    splitter_of,
+)
 from headway.models.quote import quoted
 from headway.models.spm import SPACE, byte_ids, byte_token, spm_bytes
-from headway.models.text_split import TextSplitter, split_pairs, split_words
 from headway.models.tokenizer_parts import END_TEXTS, TokenizerParts
 
 MAX_TOKENIZER_BYTES = 64 * 1024 * 1024
 """Twice the largest `tokenizer.json` published (Gemma 3: 33 MB)."""
-MAX_VOCABULARY = 4_000_000
-_NFC_CHARS = 4  # the most characters that NFC makes one of (Unicode, UAX 15)
+MAX_VOCABULARY = (
+    4_000_000  # as many as an array of a GGUF file may have; the largest published has 262,208 tokens
+)
 
 
 def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
@@ -41,7 +46,7 @@ def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
     ends = {index for index, token in added.items() if token.content in END_TEXTS}
     num_model = folder.vocab_size
     prefix, suffix = _frame(pipeline, folder, bos, eos)
-    space_prefix = _prepends_space(pipeline) if spm else False
+    space_prefix = prepends_space(pipeline) if spm else False
     contents = {index: token for index, token in added.items() if token.content}
 
     def plain() -> Pipeline:
@@ -52,7 +57,7 @@ def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
     def continuing() -> Pipeline:
         copy = plain()
         if space_prefix:
-            if not all(map(_is_space_rule, (*_parts(copy.normalizer), *_parts(copy.pre_tokenizer)))):
+            if not all(map(is_space_rule, (*parts_of(copy.normalizer), *parts_of(copy.pre_tokenizer)))):
                 raise ModelFileError(
                     f"{folder.path}: text inside another cannot be encoded with its tokenizer.json."
                 )
@@ -69,8 +74,8 @@ def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
         parsing=pipeline,
         plain=plain,
         continuing=continuing,
-        splitter=_splitter(pipeline, tokens, contents, spm=spm),
-        plain_splitter=_splitter(
+        splitter=splitter_of(pipeline, tokens, contents, spm=spm),
+        plain_splitter=splitter_of(
             pipeline, tokens, {i: t for i, t in contents.items() if not t.special}, spm=spm
         ),
         bos_id=bos,
@@ -80,7 +85,7 @@ def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
         prefix=prefix,
         suffix=suffix,
         space_prefix=space_prefix,
-        max_chars_per_token=_max_chars(pipeline, tokens, contents, spm=spm),
+        max_chars_per_token=max_chars_per_token(pipeline, tokens, contents, spm=spm),
         unusable=frozenset() if num_model is None else frozenset(range(num_model, len(tokens))),
     )
 
@@ -167,7 +172,7 @@ def _is_spm(folder: HfTextFiles, pipeline: Pipeline) -> bool:
     kind = type(model).__name__
     if kind != "BPE":
         raise ModelFileError(f"{folder.path}: the tokenizer model {kind!r} is not supported; 'BPE' is.")
-    if any(part["type"] == "ByteLevel" for part in _parts(pipeline.pre_tokenizer)):
+    if any(part["type"] == "ByteLevel" for part in parts_of(pipeline.pre_tokenizer)):
         return False
     if model.byte_fallback and all(pipeline.token_to_id(byte_token(byte)) is not None for byte in range(256)):
         return True
@@ -197,90 +202,3 @@ def _frame(
 
 def _id(pipeline: Pipeline, token: str | None) -> int | None:
     return None if token is None else pipeline.token_to_id(token)
-
-
-def _parts(component: Any) -> list[dict[str, Any]]:
-    """Return the description of a normalizer or pre-tokenizer as `tokenizer.json` has it, sequences laid flat."""
-    if component is None:
-        return []
-
-    def flat(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if part["type"] == "Sequence":
-            for inner in part.get("normalizers") or part.get("pretokenizers") or ():
-                yield from flat(inner)
-        else:
-            yield part
-
-    return list(flat(json.loads(component.__getstate__())))
-
-
-def _prepends_space(pipeline: Pipeline) -> bool:
-    normalized = [part for part in _parts(pipeline.normalizer) if part["type"] == "Prepend"]
-    spaces = [part for part in _parts(pipeline.pre_tokenizer) if part["type"] == "Metaspace"]
-    return bool(normalized) or any(part.get("prepend_scheme") != "never" for part in spaces)
-
-
-def _splitter(
-    pipeline: Pipeline, tokens: tuple[str, ...], added: Mapping[int, AddedToken], *, spm: bool
-) -> TextSplitter:
-    """Return where text may be cut: where the parts are those that `text_split` argues about; else nowhere."""
-    texts = [token.content for token in added.values()]
-    strips = any(token.lstrip or token.rstrip or token.single_word for token in added.values())
-    normalizer, words = _parts(pipeline.normalizer), _parts(pipeline.pre_tokenizer)
-    if spm:
-        if all(map(_is_space_rule, normalizer)) and all(map(_is_space_rule, words)):
-            return split_pairs(tokens, texts, space_prefix=_prepends_space(pipeline), strips=strips)
-        return TextSplitter(None)
-    lone_digits = _lone_digits(words)
-    swallows = strips and any(text[-1].isalnum() for text in texts)
-    looks_around = any(token.single_word for token in added.values())
-    if lone_digits is None or swallows or looks_around or any(part["type"] != "NFC" for part in normalizer):
-        return TextSplitter(None)
-    return split_words(texts, lone_digits=lone_digits)
-
-
-def _is_space_rule(part: dict[str, Any]) -> bool:
-    """Whether a part does no more than write spaces as U+2581, or put one in front."""
-    match part:
-        case {"type": "Prepend", "prepend": prepend}:
-            return bool(prepend == SPACE)
-        case {"type": "Replace", "pattern": {"String": " "}, "content": content}:
-            return bool(content == SPACE)
-        case {"type": "Metaspace", "replacement": replacement}:
-            return bool(replacement == SPACE)
-        case {"type": "Split", "pattern": {"String": " "}}:  # Gemma's; there are no spaces left by then
-            return True
-    return False
-
-
-def _lone_digits(words: list[dict[str, Any]]) -> bool | None:
-    """Return whether each digit is a word, None if the pre-tokenizer is none that we know."""
-    patterns: list[str] = []
-    for part in words:
-        match part:
-            case {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}:
-                patterns.append(regex)
-            # Tiktoken's way: what matches is kept, and every character matches.
-            case {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Removed", "invert": True}:
-                patterns.append(regex)
-            case {"type": "Digits", "individual_digits": True}:
-                patterns.append(r"\p{N}")
-            case {"type": "ByteLevel", "add_prefix_space": False, "use_regex": use_regex}:
-                patterns += BPE_KINDS["gpt-2"].patterns if use_regex else ()
-            case _:
-                return None
-    kinds = [kind for kind in BPE_KINDS.values() if kind.patterns == tuple(patterns)]
-    return kinds[0].lone_digits if kinds else None
-
-
-def _max_chars(
-    pipeline: Pipeline, tokens: tuple[str, ...], added: Mapping[int, AddedToken], *, spm: bool
-) -> int | None:
-    """Return how many characters a token stands for at most, None if that depends."""
-    if any(token.lstrip or token.rstrip for token in added.values()):
-        return None
-    longest = max(map(len, tokens))
-    normalizer = _parts(pipeline.normalizer)
-    if all(map(_is_space_rule, normalizer)) and (spm or not normalizer):
-        return longest
-    return longest * _NFC_CHARS if all(part["type"] == "NFC" for part in normalizer) else None
