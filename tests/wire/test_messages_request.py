@@ -161,6 +161,14 @@ def test_what_cannot_be_done_is_refused_by_name(fields: dict[str, Any], param: s
     assert info.value.param == param
 
 
+def test_the_beginning_of_an_answer_is_refused_but_counted() -> None:
+    messages = [{"role": "user", "content": "JSON, please."}, {"role": "assistant", "content": "{"}]
+    with pytest.raises(InvalidRequest, match="beginning of an answer") as caught:
+        parse(messages=messages)
+    assert caught.value.param == "messages[1].role"
+    assert len(parse_count_call(json.dumps({"model": "m", "messages": messages}).encode()).messages) == 2
+
+
 def test_a_schema_becomes_a_grammar() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     call = parse(output_config={"format": {"type": "json_schema", "schema": schema}, "effort": "high"})

@@ -151,7 +151,14 @@ def parse_message_call(body: bytes) -> ChatCall:
         stream=fields.stream,
         response_format=_format(fields.output_config),
     )
-    return _call(fields, options)
+    call = _call(fields, options)
+    if call.messages[-1].role == "assistant":  # the API's answer would go on from it
+        where = f"messages[{len(fields.messages) - 1}].role"
+        raise InvalidRequest(
+            f"The beginning of an answer cannot be given: `{where}` is assistant; end with a message of the user.",
+            param=where,
+        )
+    return call
 
 
 def parse_count_call(body: bytes) -> ChatCall:
