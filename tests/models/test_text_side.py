@@ -245,6 +245,23 @@ def test_text_inside_another_is_encoded_without_a_space() -> None:
     )
 
 
+def test_a_tokenizer_that_cannot_go_on_from_a_text_fills_in_no_middle(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    shutil.copytree(DATA / "hf_llama", path)
+    pipeline = json.loads((path / "tokenizer.json").read_text())
+    for token, name in zip(pipeline["added_tokens"][:3], ("<PRE>", "<SUF>", "<MID>"), strict=True):
+        pipeline["model"]["vocab"][name] = pipeline["model"]["vocab"].pop(token["content"])
+        token["content"] = name
+    pipeline["model"]["unk_token"] = "<PRE>"
+    pipeline["post_processor"] = None
+    write(path, "tokenizer.json", pipeline)
+    assert open_text(path).fim == FimTokens(0, 1, 2)
+    write(path, "tokenizer.json", pipeline | {"normalizer": {"type": "Lowercase"}})
+    text = open_text(path)
+    assert text.fim is None
+    assert not text.tokenizer.can_continue
+
+
 def test_a_token_that_the_model_has_no_row_for_is_the_callers_mistake(folder: Path) -> None:
     write(folder, "config.json", {"vocab_size": 799})
     tokenizer = open_text(folder).tokenizer

@@ -122,7 +122,7 @@ def _byte_level(vocabulary: _Vocabulary) -> TokenizerParts:
         byte_ids={},
         parsing=_byte_level_pipeline(bpe, kind, literal + special),
         plain=lambda: _byte_level_pipeline(bpe, kind, literal),
-        continuing=lambda: _byte_level_pipeline(bpe, kind, literal),
+        continuing=None,
         splitter=split_words(literal + special, lone_digits=kind.lone_digits),
         plain_splitter=split_words(literal, lone_digits=kind.lone_digits),
         bos_id=bos,

@@ -56,14 +56,11 @@ def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
 
     def continuing() -> Pipeline:
         copy = plain()
-        if space_prefix:
-            if not all(map(is_space_rule, (*parts_of(copy.normalizer), *parts_of(copy.pre_tokenizer)))):
-                raise ModelFileError(
-                    f"{folder.path}: text inside another cannot be encoded with its tokenizer.json."
-                )
-            copy.normalizer = normalizers.Replace(" ", SPACE)
-            copy.pre_tokenizer = None
+        copy.normalizer = normalizers.Replace(" ", SPACE)
+        copy.pre_tokenizer = None
         return copy
+
+    rules = (*parts_of(pipeline.normalizer), *parts_of(pipeline.pre_tokenizer))
 
     return TokenizerParts(
         tokens=tokens,
@@ -73,7 +70,7 @@ def read_hf_tokenizer(folder: HfTextFiles) -> TokenizerParts:
         byte_ids=byte_ids(tokens) if spm else {},
         parsing=pipeline,
         plain=plain,
-        continuing=continuing,
+        continuing=continuing if space_prefix and all(map(is_space_rule, rules)) else None,
         splitter=splitter_of(pipeline, tokens, contents, spm=spm),
         plain_splitter=splitter_of(
             pipeline, tokens, {i: t for i, t in contents.items() if not t.special}, spm=spm

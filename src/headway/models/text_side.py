@@ -161,7 +161,12 @@ def _gguf_fim(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> FimTokens | 
 
 
 def fim_by_name(tokenizer: Tokenizer) -> FimTokens | None:
-    """Return the tokens that fill in the middle as models are used to calling them, None if there are none."""
+    """Return the tokens that fill in the middle as models are used to calling them, None if there are none.
+
+    None as well where the text after the middle could not be encoded as it was in training.
+    """
+    if not tokenizer.can_continue:
+        return None
     for names in _FIM_NAMES:
         ids = [tokenizer.token_id(name) for name in names]
         known = [i for i in ids if i is not None]

@@ -89,6 +89,11 @@ class Tokenizer:
             ids += parts.suffix
         return ids
 
+    @property
+    def can_continue(self) -> bool:
+        """Whether `encode_continuation` may be called: not where text is changed in ways that we do not know."""
+        return self._parts.continuing is not None or not self._parts.space_prefix
+
     def encode_continuation(self, text: str) -> list[int]:
         """Return the ids of text that goes on from another: nothing in front, special tokens' names spelled out.
 
@@ -150,7 +155,10 @@ class Tokenizer:
 
     @cached_property
     def _continuing(self) -> Pipeline:
-        return self._parts.continuing() if self._parts.space_prefix else self._plain
+        if not self._parts.space_prefix:
+            return self._plain
+        assert self._parts.continuing is not None, "see can_continue"
+        return self._parts.continuing()
 
 
 def _check_unicode(text: str) -> None:

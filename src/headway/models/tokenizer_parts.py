@@ -19,8 +19,8 @@ class TokenizerParts:
     byte_ids             tokens that stand for one byte, and which
     parsing              text to ids, recognising special tokens' names
     plain                makes the pipeline that takes those names for ordinary text; called at most once
-    continuing           makes the pipeline for text that goes on from another, which is `plain` but puts no space in front;
-                         called at most once
+    continuing           with a `space_prefix`: makes the pipeline for text that goes on from another, which is `plain` but
+                         puts no space in front, called at most once; None if nobody knows how
     splitter             where text may be cut before `parsing`
     plain_splitter       where text may be cut before `plain`
     bos_id               the token that begins a text, None if the files name none
@@ -38,7 +38,7 @@ class TokenizerParts:
     byte_ids: Mapping[int, int]
     parsing: Pipeline
     plain: Callable[[], Pipeline]
-    continuing: Callable[[], Pipeline]
+    continuing: Callable[[], Pipeline] | None
     splitter: TextSplitter
     plain_splitter: TextSplitter
     bos_id: int | None
