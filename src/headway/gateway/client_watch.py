@@ -79,6 +79,9 @@ class ClientWatch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        # The ended task refers to this watch, and callbacks to whole answers: left in a circle, both wait for the collector.
+        self._task = None
+        self._callbacks.clear()
 
     def on_gone(self, callback: Callable[[], object]) -> None:
         """Call `callback` once, when the client leaves or now if it has left."""

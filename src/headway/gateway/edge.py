@@ -109,7 +109,9 @@ class Edge:
             failure = unexpected(error, info.request_id)
         else:
             return
-        info.error = failure
+        # Its frames hold the request's body, and this one's the error: a circle, which would wait for the collector.
+        info.error = failure = failure.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
         if not started:
             try:
                 await responder.error(failure)
