@@ -158,7 +158,7 @@ def test_keys_without_effect_are_accepted(path: Path, extra_metadata: Mapping[st
         ({"llama.attention.head_count_kv": 3}, "4 heads cannot share 3"),
         ({"llama.attention.value_length": 8}, "keys of length 16 with values of length 8"),
         ({"llama.attention.layer_norm_rms_epsilon": -1.0}, "must be positive"),
-        ({"llama.rope.freq_base": float("nan")}, "must be positive"),
+        ({"llama.rope.freq_base": float("nan")}, "must be above 1"),
         ({"llama.rope.dimension_count": 7}, "odd"),
         ({"llama.rope.dimension_count": 18}, "exceeds the head's 16"),
         ({"llama.vocab_size": 321}, "llama.vocab_size"),

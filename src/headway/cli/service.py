@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headway.gateway.gateway import Gateway
 
 LOG_SETUP = "headway.obs.logs:configure"
+"""By name: the engine's process sets its logs up with it, and the engine knows no logs."""
 
 
 @dataclass(frozen=True, slots=True)

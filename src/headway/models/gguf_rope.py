@@ -115,9 +115,7 @@ def _yarn(keys: Keys, dim: int, theta: float, factor: float, original: int) -> t
 def _theta(keys: Keys, name: str, default: float | None) -> float:
     theta = keys.number(name, default)
     if not 1 < theta <= MAX_ROPE_THETA:
-        keys.fail(
-            f"{keys.name(name)} is {theta}, but must be positive, above 1 and at most {MAX_ROPE_THETA:.0e}"
-        )
+        keys.fail(f"{keys.name(name)} is {theta}, but must be above 1 and at most {MAX_ROPE_THETA:.0e}")
     return theta
 
 
