@@ -125,12 +125,13 @@ def test_windows_experts_and_long_contexts_are_told(model: Path) -> None:
     assert inspection.shape is not None
     shape = replace(
         inspection.shape,
-        layers=(LayerShape(window=128), LayerShape()),
+        layers=(LayerShape(window=128), LayerShape(window=inspection.shape.max_context)),
         long_context=LongContext(original_context=256, ropes=inspection.shape.ropes),
         num_experts=8,
         num_experts_per_token=2,
     )
     text = as_text(replace(inspection, shape=shape))
     assert "window        1 of 2 layers see 128 tokens" in text
+    assert text.count("layers see") == 1
     assert "feed-forward 128 x 8 experts, 2 a token" in text
     assert "256 unless more is asked for" in text

@@ -162,9 +162,11 @@ def _tokens(inspection: Inspection, weights: WeightFormat, kv: KvFormat) -> int:
 
 
 def _windows(shape: ModelShape | None) -> dict[int, int]:
-    """Return how many layers have which window."""
-    windows = [layer.window for layer in shape.layers] if shape else []
-    return {window: windows.count(window) for window in sorted({w for w in windows if w is not None})}
+    """Return how many layers have which window; one as long as the context is none."""
+    if shape is None:
+        return {}
+    windows = [layer.window for layer in shape.layers if layer.window and layer.window < shape.max_context]
+    return {window: windows.count(window) for window in sorted(set(windows))}
 
 
 def _parameters(number: int) -> str:
