@@ -280,7 +280,7 @@ def test_pooling_of_a_folder(folder: Path) -> None:
     assert pooling(off | {"pooling_mode_mean_tokens": True}) == "mean"
     assert pooling(off | {"pooling_mode_lasttoken": True}) == "last"
     assert pooling({"pooling_mode": "lasttoken"}) == "last"
-    with pytest.raises(ModelFileError, match="pooling by cls and mean is not supported"):
+    with pytest.raises(ModelFileError, match="pooling by 'cls and mean' is not supported"):
         pooling({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True})
 
 

@@ -1,1 +1,1 @@
-"""Model files and what they say: GGUF, tokenizer, chat template, where models come from. It computes nothing."""
+"""Where models come from and what their files say, as a plan (tensors) and a text side. It computes nothing."""

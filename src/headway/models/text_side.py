@@ -19,6 +19,7 @@ from headway.models.heap import release_freed_memory
 from headway.models.hf_text_files import HfTextFiles
 from headway.models.hf_tokenizer import read_hf_tokenizer
 from headway.models.model_folder import is_folder
+from headway.models.quote import quoted
 from headway.models.tokenizer import Tokenizer
 
 
@@ -61,17 +62,15 @@ _FIM_KEYS = (
     ("prefix", "suffix", "middle"),
 )  # the second are GGUF's older ones
 
-_POOLING_TYPES: Mapping[int, Pooling | None] = {
-    0: None,
-    1: "mean",
-    3: "last",
-}  # llama.h, enum llama_pooling_type
+# llama.h, enum llama_pooling_type: what we do, and the names of what we do not.
+_POOLING_TYPES: Mapping[int, Pooling | None] = {0: None, 1: "mean", 3: "last"}
+_OTHER_POOLING_TYPES = {2: "cls", 4: "rank"}
+# sentence-transformers, models/Pooling.py.
 _POOLING_MODES = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_lasttoken": "last",
     "pooling_mode_cls_token": "cls",
 }
-_POOLING_NAMES = {2: "cls", 4: "rank"}
 
 
 def open_text(path: Path) -> TextSide:
@@ -126,7 +125,7 @@ def _folder_pooling(folder: HfTextFiles) -> Pooling | None:
             return "last"
         case others:
             raise ModelFileError(
-                f"{folder.path}: pooling by {' and '.join(others)[:80]} is not supported; mean and last are."
+                f"{folder.path}: pooling by {quoted(' and '.join(others))} is not supported; mean and last are."
             )
 
 
@@ -179,6 +178,6 @@ def _gguf_pooling(metadata: Mapping[str, Any]) -> Pooling | None:
     key = f"{metadata.get('general.architecture')}.pooling_type"
     kind = metadata.get(key, 0)
     if kind not in _POOLING_TYPES:
-        shown = _POOLING_NAMES.get(kind, kind if isinstance(kind, int) else "no number")
-        raise ModelFileError(f"{key} is {shown!r}, which is not supported; mean and last are.")
+        name = _OTHER_POOLING_TYPES.get(kind, kind)
+        raise ModelFileError(f"{quoted(key)} is {quoted(name)}, which is not supported; mean and last are.")
     return _POOLING_TYPES[kind]
