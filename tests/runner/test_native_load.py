@@ -158,7 +158,10 @@ def test_a_context_that_was_asked_for_and_does_not_fit_is_refused(
         load_runner(plan, asked)
 
 
-def test_a_long_context_has_to_be_asked_for_and_rotates_otherwise(plan: ModelPlan) -> None:
+def test_a_long_context_has_to_be_asked_for_and_rotates_otherwise(
+    plan: ModelPlan, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="headway.runner.native")
     long = LongContext(original_context=128, ropes=(tiny_rope(16, theta=50.0),))
     plan = dataclasses.replace(plan, shape=dataclasses.replace(plan.shape, long_context=long))
     step = make_step([Part([5, 6, 7, 8], 0, [0], [3])])
@@ -169,6 +172,7 @@ def test_a_long_context_has_to_be_asked_for_and_rotates_otherwise(plan: ModelPla
 
     auto, short, exact, long_one = load(None), load(64), load(128), load(129)
     assert (auto[0], short[0], long_one[0]) == (128, 64, 129)
+    assert caplog.text.count("the original 128 tokens; up to 512 may be asked for") == 1
     assert auto[1:] == short[1:] == exact[1:]
     assert long_one[1] != auto[1]
     assert long_one[2] != auto[2]

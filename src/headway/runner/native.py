@@ -71,6 +71,12 @@ def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
             max_context,
             wanted_context,
         )
+    elif config.max_context is None and wanted_context < plan.shape.max_context:
+        _log.info(
+            "the context is the original %d tokens; up to %d may be asked for, for which all positions rotate differently",
+            wanted_context,
+            plan.shape.max_context,
+        )
     info = RunnerInfo(
         vocab_size=shape.vocab_size,
         max_context=max_context,
