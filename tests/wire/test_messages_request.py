@@ -134,7 +134,7 @@ def test_tools_and_their_choice(choice: object, expected: ToolChoice, parallel: 
         ({"system": [{"type": "image"}]}, "system[0].type"),
         ({"temperature": 1.5}, "temperature"),
         ({"top_p": 2}, "top_p"),
-        ({"stop_sequences": [""]}, "stop"),
+        ({"stop_sequences": [""]}, "stop_sequences"),
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"name": "a b", "input_schema": {}}]}, "tools[0].name"),
@@ -150,7 +150,7 @@ def test_tools_and_their_choice(choice: object, expected: ToolChoice, parallel: 
         ({"output_config": {"effort": "low"}}, "output_config.effort"),
         (
             {"output_config": {"format": {"type": "json_schema", "schema": 5}}},
-            "response_format.json_schema.schema",
+            "output_config.format",
         ),
     ],
     ids=str,
@@ -181,3 +181,19 @@ def test_counting_takes_no_limit_and_no_sampling() -> None:
     assert call.messages == (ChatMessage(role="user", content="hi"),)
     with pytest.raises(InvalidRequest):
         parse_count_call(json.dumps({"messages": [], "max_tokens": 3}).encode())
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
+        ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": 5}}}, "output_config.format"),
+        ({"temperature": 1.5}, "temperature"),
+    ],
+)
+def test_a_refusal_names_the_field_of_this_api(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"`{param}`") as caught:
+        parse(**fields)
+    assert caught.value.param == param
+    assert "response_format" not in caught.value.message

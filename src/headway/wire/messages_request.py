@@ -13,7 +13,7 @@ import msgspec
 from headway.core.errors import InvalidRequest
 from headway.wire.chat_request import MAX_MESSAGES, MAX_PARTS, ChatCall, ChatMessage
 from headway.wire.fields import check_range, convert, decode_object, peek, select, shown
-from headway.wire.options import OptionFields, check_options
+from headway.wire.options import GenerationOptions, OptionFields, check_options
 from headway.wire.schema_hints import BLOCK_MESSAGES, at_least, between
 from headway.wire.structured import JsonSchemaFormat, ResponseFormat
 from headway.wire.tools import (
@@ -47,6 +47,8 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "thinking": ({"type": "disabled"}, {"type": "adaptive"}),  # adaptive: the model may think, or not
 }
 _BLOCK_IGNORED: Final = frozenset({"cache_control", "citations"})
+_NAMES: Final = (("response_format", "output_config.format"), ("stop", "stop_sequences"))
+"""What chat's fields are called here."""
 _CHOICES: Final[dict[str, ToolChoice]] = {
     "auto": ToolChoice("auto"),
     "any": ToolChoice("required"),
@@ -180,11 +182,23 @@ def _call(fields: MessagesFields | CountFields, options: OptionFields) -> ChatCa
     return ChatCall(
         model=fields.model,
         messages=(*_system(fields.system), *_messages(fields.messages)),
-        options=check_options(options, max_tokens_param="max_tokens", num_logprobs=None),
+        options=_checked(options),
         tools=tools,
         tool_choice=check_tool_choice(choice, tools),
         parallel_tool_calls=parallel,
     )
+
+
+def _checked(options: OptionFields) -> GenerationOptions:
+    """Check the options, naming fields as this API does."""
+    try:
+        return check_options(options, max_tokens_param="max_tokens", num_logprobs=None)
+    except InvalidRequest as error:
+        message, param = error.message, error.param
+        for chat_name, name in _NAMES:
+            if param is not None and param.startswith(chat_name):
+                raise InvalidRequest(message.replace(f"`{param}`", f"`{name}`"), param=name) from None
+        raise
 
 
 def _format(config: OutputConfig | None) -> ResponseFormat | None:
