@@ -1,13 +1,12 @@
 """A GGUF model in one file or in several: `read_gguf_model` is given the only file or the first shard.
 
-Shards are those of llama.cpp's gguf-split: files named `NAME-00001-of-00003.gguf`, each with the metadata keys `split.no`
+Shards are those of llama.cpp's gguf-split: files named so (`shard_name`), each with the metadata keys `split.no`
 (from 0), `split.count` and `split.tensors.count` (of all shards together); the first holds the model's other metadata
 (llama.cpp, tools/gguf-split). The others' names follow from the name the user gave, never from what a file says. A shard
 that is a symbolic link has to lead to where the first shard really lies, or to stay in the folder
 (`headway.models.model_folder`). It knows no architecture.
 """
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,11 +15,10 @@ from headway.core.errors import ModelFileError
 from headway.models.gguf import MAX_TENSORS, read_gguf
 from headway.models.gguf_file import GgufFile, GgufTensor
 from headway.models.model_folder import check_inside
+from headway.models.shard_name import parse_shard_name
 
 # The largest models seen (670 billion parameters in bf16, 50 GB a file) have 30 shards.
 MAX_SHARDS = 1024
-
-_NAME = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf", re.DOTALL)
 
 
 def read_gguf_model(path: Path) -> GgufFile:
@@ -50,13 +48,13 @@ def read_gguf_model(path: Path) -> GgufFile:
 
 def _shard_names(path: Path, number: int, count: int) -> tuple[str, ...]:
     """Return the names of all shards. Raises ModelFileError if `path` is not named as the first of `count`."""
-    match = _NAME.fullmatch(path.name)
-    if match is None or int(match["count"]) != count:
+    name = parse_shard_name(path.name)
+    if name is None or name.count != count:
         raise ModelFileError(
             f"{path}: it is shard {number + 1} of {count} but is not named so (NAME-{number + 1:05}-of-{count:05}"
             ".gguf); give the shards the names they were made with."
         )
-    names = tuple(f"{match['stem']}-{index + 1:05}-of-{count:05}.gguf" for index in range(count))
+    names = tuple(name.of(index + 1) for index in range(count))
     if number != 0:
         raise ModelFileError(f"{path}: it is shard {number + 1} of {count}; name the first one, {names[0]}.")
     if path.name != names[0]:

@@ -54,7 +54,7 @@ class _Vocabulary:
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.metadata = metadata
-        tokens = strings(metadata, "tokenizer.ggml.tokens")
+        tokens = _strings(metadata, "tokenizer.ggml.tokens")
         if "" in tokens:
             tokens = tuple(token or f"[EMPTY_{index}]" for index, token in enumerate(tokens))
         if len(set(tokens)) != len(tokens):
@@ -109,7 +109,7 @@ def _byte_level(vocabulary: _Vocabulary) -> TokenizerParts:
         known = ", ".join(BPE_KINDS)
         raise ModelFileError(f"The pre-tokenizer {quoted(name)} is not supported; supported are {known}.")
     kind = BPE_KINDS[name]
-    merges = strings(vocabulary.metadata, "tokenizer.ggml.merges")
+    merges = _strings(vocabulary.metadata, "tokenizer.ggml.merges")
     bpe = _bpe(vocabulary.tokens, merges, kind.ignores_merges)
     special, literal = vocabulary.texts(vocabulary.special), vocabulary.texts(vocabulary.literal)
     bos = vocabulary.id("bos")
@@ -197,7 +197,7 @@ def _swallows_space(vocabulary: _Vocabulary) -> frozenset[int]:
     return frozenset(index for index in added if vocabulary.tokens[index] not in _KEEP_SPACE_AFTER)
 
 
-def strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _strings(metadata: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Return a list of strings; raises ModelFileError if there is none."""
     value = metadata.get(key)
     if not isinstance(value, (list, tuple)) or not value or not isinstance(value[0], str):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from headway.core.errors import FetchError
+from headway.models.shard_name import parse_shard_name
 
 DEFAULT_REVISION = "main"
 _DEFAULT_QUANTISATION = "Q4_K_M"
@@ -23,7 +24,6 @@ _NAME = re.compile(
     r"(?::(?P<choice>[\w.+-]+(?:/[\w.+-]+)*))?",
     re.ASCII,
 )
-_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf", re.IGNORECASE)
 _QUANTISATION = re.compile(
     r"[./_-](?P<name>(?:UD-)?(?:I?Q[0-9]\w*|TQ[0-9]\w*|BF16|FP?16|FP?32|MXFP4\w*))$", re.IGNORECASE
 )
@@ -114,8 +114,8 @@ def gguf_choices(files: Collection[str]) -> Mapping[str, str]:
 def model_stem(file_name: str) -> str:
     """Return a model file's name without folder, suffix and shard number."""
     base = PurePosixPath(file_name).name
-    shard = _SHARD.fullmatch(base)
-    return shard["stem"] if shard else re.sub(r"\.gguf$", "", base, flags=re.IGNORECASE)
+    shard = parse_shard_name(base)
+    return shard.stem if shard else re.sub(r"\.gguf$", "", base, flags=re.IGNORECASE)
 
 
 def _gguf_models(files: Collection[str]) -> dict[str, Sequence[str]]:
@@ -132,8 +132,8 @@ def _gguf_models(files: Collection[str]) -> dict[str, Sequence[str]]:
 
 
 def _num_shards(file: str) -> int:
-    shard = _SHARD.fullmatch(PurePosixPath(file).name)
-    return int(shard["count"]) if shard else 1
+    shard = parse_shard_name(PurePosixPath(file).name)
+    return shard.count if shard else 1
 
 
 def _choose_gguf(name: HubName, models: dict[str, Sequence[str]]) -> str:
