@@ -222,3 +222,9 @@ def test_what_is_not_utf_8_is_refused_wherever_it_is(parse: Callable[[bytes], ob
 def test_a_schema_is_as_long_as_elsewhere_at_most(parse: Callable[[bytes], object], body: bytes) -> None:
     with pytest.raises(InvalidRequest, match="longer than 131072 bytes"):
         parse(body % (b'{"a":"' + b"[" * 200_000 + b'"}'))
+
+
+def test_a_refusal_quotes_no_more_than_a_sentence_holds() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_embedding(b'{"input":"a","encoding_format":"%s"}' % (b"x" * 100_000))
+    assert len(caught.value.message) < 400

@@ -126,6 +126,8 @@ def convert(fields: Mapping[str, msgspec.Raw], type_: type[T], *, where: str = "
             path = (path.rstrip(".") + "." if path else "") + missing["name"]
             raise InvalidRequest(f"The field `{path}` is missing.", param=path) from None
         param = path.rstrip(".") or None
+        if len(reason) > 2 * _MAX_SHOWN_CHARS:  # it may quote the value
+            reason = reason[: 2 * _MAX_SHOWN_CHARS] + "…"
         of = f"The field `{param}`" if param else "The request"
         raise InvalidRequest(f"{of} is malformed: {reason.replace(' | null', '')}.", param=param) from None
 
