@@ -22,7 +22,7 @@ from headway.models.progress import Progress
 _TERMINATE_TIMEOUT_S = 5.0
 
 
-class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line from the worker: a note, bytes done of `what`, or how it ended (`path` or `error`)."""
 
     note: str | None = None

@@ -1,8 +1,8 @@
 """The process that fetches from a hub: `python -m headway.models.hub_worker NAME`, started by `hub_fetch` alone.
 
 In a process of its own, because huggingface_hub downloads on threads that only a process's end stops at once, and so that
-nothing it imports or sets stays with a server. It is the only file that knows the library. Standard output carries one
-JSON object a line (`hub_fetch` says which); when standard input ends, whoever started this process is gone, and so is it.
+nothing it imports or sets stays with a server. It and `hub_errors` alone know the library. Standard output carries one
+`Report` a line; when standard input ends, whoever started this process is gone, and so is it.
 """
 
 import hashlib
@@ -24,6 +24,7 @@ from huggingface_hub.utils.tqdm import tqdm
 from headway.core.errors import FetchError
 from headway.core.version import __version__
 from headway.models.hub_errors import fetch_error, is_unreachable
+from headway.models.hub_fetch import Report
 from headway.models.hub_name import HubName, choose_files, parse_hub_name
 from headway.models.progress import megabytes
 
@@ -45,11 +46,15 @@ def main(argv: Sequence[str]) -> int:
     name = parse_hub_name(argv[0])
     assert name is not None
     try:
-        _tell(path=str(_fetch(name)))
+        _tell(Report(path=str(_fetch(name))))
     except FetchError as error:
-        _tell(error=error.message)
+        _tell(Report(error=error.message))
     except Exception as error:
-        _tell(error=fetch_error(name, error, constants.ENDPOINT).message, unreachable=is_unreachable(error))
+        _tell(
+            Report(
+                error=fetch_error(name, error, constants.ENDPOINT).message, unreachable=is_unreachable(error)
+            )
+        )
     return 0
 
 
@@ -67,8 +72,10 @@ def _fetch(name: HubName) -> Path:
     if absent:
         _require_space(name, num_bytes)
         _tell(
-            note=f"Fetching {name} ({len(absent)} file{'s' * (len(absent) > 1)}, {megabytes(num_bytes)}) "
-            f"from {constants.ENDPOINT}"
+            Report(
+                note=f"Fetching {name} ({len(absent)} file{'s' * (len(absent) > 1)}, {megabytes(num_bytes)}) "
+                f"from {constants.ENDPOINT}"
+            )
         )
     snapshot = Path(
         snapshot_download(
@@ -81,14 +88,15 @@ def _fetch(name: HubName) -> Path:
         )
     )
     if absent:
-        _tell(done=num_bytes, total=num_bytes)  # also where two files have the same content, which comes once
+        # Two files may have the same content, which comes once.
+        _tell(Report(done=num_bytes, total=num_bytes))
     digests = {
         snapshot / file: lfs.sha256 for file in sorted(absent) if (lfs := siblings[file].lfs) is not None
     }
     _check(digests)
     path = snapshot / chosen.main if chosen.main else snapshot
     if absent:
-        _tell(note=f"{name} is ready: {path}")
+        _tell(Report(note=f"{name} is ready: {path}"))
     return path
 
 
@@ -122,7 +130,7 @@ def _check(digests: Mapping[Path, str]) -> None:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 num_done += len(chunk)
-                _tell(what="Checking", done=num_done, total=num_total)
+                _tell(Report(what="Checking", done=num_done, total=num_total))
         if digest.hexdigest() != expected:
             path.resolve().unlink()
             path.unlink(missing_ok=True)
@@ -149,7 +157,7 @@ def _bar(num_total: int) -> type[tqdm]:
             if self._counts:
                 with lock:
                     num_done += int(n or 0)
-                    _tell(done=min(num_done, num_total), total=num_total)
+                    _tell(Report(done=min(num_done, num_total), total=num_total))
 
     return Bar
 
@@ -160,16 +168,16 @@ def _relay_warnings() -> None:
     class Relay(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if str(record.msg).startswith("Error while downloading"):
-                _tell(note="The transfer was interrupted; it goes on where it stopped.")
+                _tell(Report(note="The transfer was interrupted; it goes on where it stopped."))
 
     logger = logging.getLogger("huggingface_hub")
     logger.handlers = [Relay()]
     logger.propagate = False
 
 
-def _tell(**fields: object) -> None:
+def _tell(report: Report) -> None:
     """Write one line, at once: os.write of less than a pipe's 4096 bytes is never mixed with another thread's."""
-    os.write(1, msgspec.json.encode(fields) + b"\n")
+    os.write(1, msgspec.json.encode(report) + b"\n")
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
