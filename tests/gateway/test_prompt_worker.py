@@ -30,6 +30,18 @@ async def test_a_job_that_raises_raises_where_it_is_awaited(worker: PromptWorker
     assert worker.num_pending == 0
 
 
+async def test_a_library_that_panics_is_an_error_like_any_other(worker: PromptWorker) -> None:
+    class Panic(BaseException):
+        """Stands for what PyO3 raises when Rust code panics: no Exception."""
+
+    def job() -> None:
+        raise Panic
+
+    with pytest.raises(RuntimeError, match="a library failed"):
+        await worker.submit_nowait(job, 1)
+    assert await worker.submit_nowait(lambda: 2, 1) == 2
+
+
 async def test_jobs_beyond_the_bounds_are_refused_and_room_comes_back(worker: PromptWorker) -> None:
     gate = threading.Event()
     running = worker.submit_nowait(lambda: gate.wait(30), 10)

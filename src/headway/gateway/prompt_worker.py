@@ -42,7 +42,7 @@ class PromptWorker:
             )
         self._num_pending += 1
         self._pending_bytes += num_bytes
-        future = asyncio.get_running_loop().run_in_executor(self._executor, job)
+        future = asyncio.get_running_loop().run_in_executor(self._executor, _contained, job)
         future.add_done_callback(lambda _: self._release(num_bytes))
         return future
 
@@ -53,3 +53,13 @@ class PromptWorker:
     def _release(self, num_bytes: int) -> None:
         self._num_pending -= 1
         self._pending_bytes -= num_bytes
+
+
+def _contained(job: Callable[[], T]) -> T:
+    """Run a job. What a library written in Rust raises when it panics is no Exception, and would pass every handler."""
+    try:
+        return job()
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError("a library failed while it read a prompt") from error

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from headway.core.errors import InvalidRequest
-from headway.wire.fields import check_range, convert, decode_object, peek, select, shown
+from headway.wire.fields import check_range, convert, decode_object, kind_of, select, shown
 from headway.wire.options import MAX_LOGPROBS, GenerationOptions, OptionFields, check_options
 from headway.wire.schema_hints import MESSAGES, at_least, between
 from headway.wire.tools import (
@@ -257,7 +257,7 @@ def _content(content: str | list[dict[str, msgspec.Raw]], where: str) -> str:
 
 
 def _part(part: dict[str, msgspec.Raw], where: str) -> str:
-    kind = peek(part["type"]) if "type" in part else None
+    kind = kind_of(part)
     if kind != "text":
         raise InvalidRequest(
             f"Content parts of the type {shown(kind)} are not supported; send text parts only.",

@@ -102,6 +102,11 @@ def peek(field: msgspec.Raw) -> object:
     return view[:_MAX_PEEKED_BYTES].tobytes().decode(errors="replace")
 
 
+def kind_of(item: Mapping[str, msgspec.Raw]) -> object:
+    """Return the `type` that an object names, None if it names none."""
+    return peek(item["type"]) if "type" in item else None
+
+
 def decode(data: bytes | memoryview, type_: type[T]) -> T:
     """Decode JSON by type; raises msgspec.ValidationError, or InvalidRequest for what is no JSON."""
     try:

@@ -2,7 +2,7 @@
 
 Field by field after OpenAI's API reference (responses "create"). Nothing is stored here, so whatever builds on a stored
 response (`previous_response_id`, `conversation`, `background`, `store`: true) is refused by name, as are tools that the
-provider runs. Reasoning of earlier turns is left out: no chat template of ours takes it.
+provider runs.
 """
 
 from collections.abc import Iterator
@@ -11,16 +11,15 @@ from typing import Annotated, Final
 import msgspec
 
 from headway.core.errors import InvalidRequest
-from headway.wire.chat_request import MAX_MESSAGES, MAX_PARTS, ChatCall, ChatMessage, Role
-from headway.wire.fields import convert, decode, decode_object, peek, select, shown
+from headway.wire.chat_request import ChatCall, ChatMessage
+from headway.wire.fields import convert, decode_object, kind_of, select, shown
 from headway.wire.options import GenerationOptions, OptionFields, check_options
+from headway.wire.responses_input import parse_input
 from headway.wire.schema_hints import INPUT_ITEMS, at_least, between
 from headway.wire.structured import JsonSchemaFormat, ResponseFormat
 from headway.wire.tools import (
-    ToolCall,
     ToolChoice,
     ToolDefinition,
-    check_call_bounds,
     check_names_differ,
     check_tool_choice,
     check_tools_bytes,
@@ -50,14 +49,6 @@ _NEUTRAL: Final[dict[str, tuple[object, ...]]] = {
     "top_logprobs": (0,),
     "truncation": ("disabled",),
 }
-_ROLES: Final[dict[str, Role]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
-_TEXT_PARTS: Final = ("input_text", "output_text", "text")
-_INPUT_FORMS: Final = "a string or a list of input items"
 
 
 class TextFields(msgspec.Struct):
@@ -113,26 +104,6 @@ class ResponsesCall(msgspec.Struct, frozen=True, kw_only=True):
         return self.chat.options
 
 
-class _MessageItem(msgspec.Struct):
-    role: str
-    content: str | list[dict[str, msgspec.Raw]]
-
-
-class _CallItem(msgspec.Struct):
-    call_id: str
-    name: str
-    arguments: str
-
-
-class _OutputItem(msgspec.Struct):
-    call_id: str
-    output: str | list[dict[str, msgspec.Raw]]
-
-
-class _TextPart(msgspec.Struct):
-    text: str
-
-
 class _ToolFields(msgspec.Struct):
     name: str
     description: str | None = None
@@ -169,7 +140,7 @@ def parse_responses(body: bytes) -> ResponsesCall:
     parallel = fields.parallel_tool_calls is not False
     chat = ChatCall(
         model=fields.model,
-        messages=(*_instructions(fields.instructions), *_input(fields.input)),
+        messages=(*_instructions(fields.instructions), *parse_input(fields.input)),
         options=options,
         tools=tools,
         tool_choice=check_tool_choice(_tool_choice(fields.tool_choice), tools),
@@ -246,138 +217,6 @@ def _instructions(text: str | None) -> Iterator[ChatMessage]:
         yield ChatMessage(role="system", content=text)
 
 
-def _input(field: msgspec.Raw) -> list[ChatMessage]:
-    json = bytes(field)
-    try:
-        if json[:1] == b'"':
-            return [ChatMessage(role="user", content=decode(json, str))]
-        items = decode(json, list[dict[str, msgspec.Raw]])
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"`input` must be {_INPUT_FORMS}: {error}.", param="input") from None
-    if not items:
-        raise InvalidRequest(f"`input` is empty; send {_INPUT_FORMS}.", param="input")
-    if len(items) > MAX_MESSAGES:
-        raise InvalidRequest(
-            f"`input` may hold at most {MAX_MESSAGES} items; it holds {len(items)}.", param="input"
-        )
-    return _Conversation().read(items)
-
-
-class _Conversation:
-    """Messages in the making: calls join the assistant's message before them."""
-
-    def __init__(self) -> None:
-        self._messages: list[ChatMessage] = []
-        self._names: dict[str, str] = {}  # of the functions called so far, by the calls' ids
-        self._num_parts = 0
-
-    def read(self, items: list[dict[str, msgspec.Raw]]) -> list[ChatMessage]:
-        for index, item in enumerate(items):
-            where = f"input[{index}]."
-            kind = peek(item["type"]) if "type" in item else "message"
-            match kind:
-                case "message":
-                    self._messages.append(self._message(item, where))
-                case "function_call":
-                    self._add_call(item, where)
-                case "function_call_output":
-                    self._messages.append(self._output(item, where))
-                case "reasoning":
-                    continue
-                case _:
-                    raise InvalidRequest(
-                        f"Input items of the type {shown(kind)} are not supported.", param=where + "type"
-                    )
-        if not self._messages:
-            raise InvalidRequest("`input` holds no message; send at least one.", param="input")
-        check_call_bounds([call for message in self._messages for call in message.tool_calls])
-        return self._messages
-
-    def _message(self, item: dict[str, msgspec.Raw], where: str) -> ChatMessage:
-        chosen = select(
-            item,
-            supported=("type", "role", "content"),
-            ignored=frozenset({"id", "status", "phase"}),
-            neutral={},
-            long=("content",),
-            where=where,
-        )
-        fields = convert(chosen, _MessageItem, where=where)
-        if fields.role not in _ROLES:
-            raise InvalidRequest(
-                f"`{where}role` must be system, developer, user or assistant; it is {shown(fields.role)}.",
-                param=where + "role",
-            )
-        return ChatMessage(role=_ROLES[fields.role], content=self._text(fields.content, where + "content"))
-
-    def _add_call(self, item: dict[str, msgspec.Raw], where: str) -> None:
-        chosen = select(
-            item,
-            supported=("type", "call_id", "name", "arguments"),
-            ignored=frozenset({"id", "status"}),
-            neutral={},
-            long=("arguments",),
-            where=where,
-        )
-        fields = convert(chosen, _CallItem, where=where)
-        call = ToolCall(id=fields.call_id, name=fields.name, arguments=fields.arguments)
-        self._names[call.id] = call.name
-        last = self._messages[-1] if self._messages else None
-        if last is not None and last.role == "assistant":
-            joined = msgspec.structs.replace(last, tool_calls=(*last.tool_calls, call))
-            self._messages[-1] = joined
-        else:
-            self._messages.append(ChatMessage(role="assistant", content=None, tool_calls=(call,)))
-
-    def _output(self, item: dict[str, msgspec.Raw], where: str) -> ChatMessage:
-        chosen = select(
-            item,
-            supported=("type", "call_id", "output"),
-            ignored=frozenset({"id", "status"}),
-            neutral={},
-            long=("output",),
-            where=where,
-        )
-        fields = convert(chosen, _OutputItem, where=where)
-        if fields.call_id not in self._names:
-            raise InvalidRequest(
-                f"`{where}call_id` is {shown(fields.call_id)}, which no earlier `function_call` has.",
-                param=where + "call_id",
-            )
-        return ChatMessage(
-            role="tool",
-            content=self._text(fields.output, where + "output"),
-            name=self._names[fields.call_id],
-            tool_call_id=fields.call_id,
-        )
-
-    def _text(self, content: str | list[dict[str, msgspec.Raw]], where: str) -> str:
-        if isinstance(content, str):
-            return content
-        self._num_parts += len(content)
-        if self._num_parts > MAX_PARTS:
-            raise InvalidRequest(f"`input` may hold at most {MAX_PARTS} content parts.", param="input")
-        return "".join(_part(part, f"{where}[{index}].") for index, part in enumerate(content))
-
-
-def _part(part: dict[str, msgspec.Raw], where: str) -> str:
-    kind = peek(part["type"]) if "type" in part else None
-    if kind not in _TEXT_PARTS:
-        raise InvalidRequest(
-            f"Content parts of the type {shown(kind)} are not supported; send text parts only.",
-            param=where + "type",
-        )
-    chosen = select(
-        part,
-        supported=("type", "text"),
-        ignored=frozenset({"annotations", "logprobs", "prompt_cache_breakpoint"}),
-        neutral={},
-        long=("text",),
-        where=where,
-    )
-    return convert(chosen, _TextPart, where=where).text
-
-
 def _tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ...]:
     check_tools_size(items)
     tools = tuple(_tool(item, f"tools[{index}].") for index, item in enumerate(items))
@@ -386,7 +225,7 @@ def _tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ...]:
 
 
 def _tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:
-    kind = peek(item["type"]) if "type" in item else None
+    kind = kind_of(item)
     if kind != "function":
         raise InvalidRequest(
             f"Tools of the type {shown(kind)} are not supported; `{where}type` must be `function`.",
