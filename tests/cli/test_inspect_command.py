@@ -107,9 +107,16 @@ def test_the_verdict_follows_the_memory(model: Path) -> None:
     weights, token = needs.weight_bytes["int8"] + PROCESS_BYTES, needs.kv_token_bytes["bf16"]
     for available_bytes, verdict in (
         (weights - 1, "it does not fit here"),
-        (weights + 100 * token, "with int8 weights 100 tokens of context fit here"),
-        (weights + 512 * token - 1, "with int8 weights 511 tokens of context fit here"),
-        (weights + 512 * token, "it fits with a full context"),
+        (
+            weights + 100 * token,
+            "100 tokens of context fit here if asked for (--max-context), 25 tokens otherwise",
+        ),
+        (weights + 512 * token - 1, "511 tokens of context fit here if asked for"),
+        (
+            weights + 512 * token,
+            "a full context fits here if asked for (--max-context), 128 tokens otherwise",
+        ),
+        (weights + 2048 * token, "it fits with a full context"),
     ):
         here = replace(inspection, available_bytes=available_bytes)
         assert verdict in as_text(here).splitlines()[-1]

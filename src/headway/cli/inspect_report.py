@@ -9,6 +9,7 @@ from headway.cli.inspection import Inspection
 from headway.core.config import KvFormat, WeightFormat
 from headway.core.plan import ModelShape
 from headway.models.summary import printable
+from headway.runner.native import AUTO_KV_SHARE
 
 PROCESS_BYTES = 200_000_000
 """What both processes take beside weights and KV cache: the bound that benchmarks/startup.py holds them to."""
@@ -143,9 +144,11 @@ def _verdict(inspection: Inspection) -> str:
     if _room(inspection, needs.weight_bytes["int8"]) < 0:
         return "Headway can run it, but it does not fit here: even in int8 the weights exceed the memory available."
     tokens = _tokens(inspection, "int8", "bf16")
-    if tokens >= context:
+    unasked = int(tokens * AUTO_KV_SHARE)
+    if unasked >= context:
         return "Headway can run it, and with int8 weights it fits with a full context."
-    return f"Headway can run it; with int8 weights {tokens:,} tokens of context fit here (KV cache in bf16)."
+    fit = "a full context fits" if tokens >= context else f"{tokens:,} tokens of context fit"
+    return f"Headway can run it; with int8 weights {fit} here if asked for (--max-context), {unasked:,} tokens otherwise."
 
 
 def _room(inspection: Inspection, weight_bytes: int) -> int:

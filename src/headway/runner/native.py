@@ -21,7 +21,7 @@ from headway.runner.step import RunnerInfo
 
 _log = logging.getLogger(__name__)
 
-_AUTO_KV_SHARE = 0.25
+AUTO_KV_SHARE = 0.25
 """Of the memory available: leaves room for the weights' page cache, the gateway and the machine's other work."""
 
 _MAX_THREADS = 1024
@@ -106,7 +106,7 @@ def auto_num_blocks(
 ) -> int:
     """Blocks of an automatic KV cache: full contexts for all sequences, at most a quarter of the memory available, and
     never less than `min_blocks`."""
-    affordable = int(available_bytes * _AUTO_KV_SHARE) // block_bytes
+    affordable = int(available_bytes * AUTO_KV_SHARE) // block_bytes
     return max(min_blocks, min(max_num_seqs * blocks_per_context, affordable))
 
 
