@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 
+from headway.models.chat_template import ChatTemplate
 from support.asgi_client import Exchange
 from support.byte_text import EOS_ID
 from support.gateway_app import Service, service
@@ -226,3 +227,11 @@ async def test_without_a_limit_an_answer_may_fill_the_context(asked: int | None,
     async with s.chat(max_tokens=asked) as exchange:
         await exchange.read_body()
     assert s.engine.requests[0].max_tokens == expected
+
+
+async def test_names_for_the_template_reach_it() -> None:
+    source = "{{ messages[0].content }}{% if not (enable_thinking | default(true)) %} (quick){% endif %}"
+    s = service(answering("x"), chat_template=ChatTemplate(source))
+    for names in ({}, {"enable_thinking": False}):
+        await whole(s, chat_template_kwargs=names)
+    assert [bytes(request.token_ids) for request in s.engine.requests] == [b"hi", b"hi (quick)"]

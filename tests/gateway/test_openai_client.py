@@ -148,9 +148,7 @@ def test_errors_arrive_as_the_packages_own(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="other", messages=MESSAGES)
     with pytest.raises(openai.BadRequestError) as unsupported:
-        client.chat.completions.create(
-            model=MODEL, messages=MESSAGES, extra_body={"web_search_options": {}}
-        )
+        client.chat.completions.create(model=MODEL, messages=MESSAGES, extra_body={"web_search_options": {}})
     assert unsupported.value.param == "web_search_options"
 
 

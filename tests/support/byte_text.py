@@ -40,9 +40,13 @@ class PlainTemplate:
     source = ""
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
     ) -> str:
-        del tools
+        del tools, extra
         if messages[0]["content"] == "refuse me":
             raise InvalidRequest("The template refuses this conversation.", param="messages")
         return "".join(f"{message['role'][0]}:{message['content']}\n" for message in messages)

@@ -324,3 +324,30 @@ def test_any_json_object_parses_or_is_refused_with_a_sentence(fields: dict[str, 
 def test_any_bytes_parse_or_are_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequest):
         parse_chat(body)
+
+
+def test_names_for_the_template() -> None:
+    call = parse(chat_template_kwargs={"enable_thinking": False, "style": "brief", "level": 2})
+    assert call.template_kwargs == {"enable_thinking": False, "style": "brief", "level": 2}
+    assert parse().template_kwargs == {}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"messages": "x"},
+        {"add_generation_prompt": False},
+        {"_budget": 1},
+        {"a b": 1},
+        {"self": 1},
+        {"a": [1]},
+        {"a": {}},
+        {f"n{i}": 1 for i in range(17)},
+    ],
+    ids=str,
+)
+def test_names_that_the_template_must_not_be_given(names: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequest) as info:
+        parse(chat_template_kwargs=names)
+    assert info.value.param is not None
+    assert info.value.param.startswith("chat_template_kwargs")

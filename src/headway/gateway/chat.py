@@ -75,7 +75,7 @@ class ChatEndpoint:
                 f"The model `{served.name}` has no chat template; use /v1/completions.", param="model"
             )
         tools = call.tools if tool_support(call, served) is not None else ()
-        prompt = render(served.chat_template, call.messages, tools, served.tool_support)
+        prompt = render(served.chat_template, call.messages, tools, served.tool_support, call.template_kwargs)
         return (encode(prompt, served.tokenizer, info, self.prompt_param),)
 
     def grammar(self, call: ChatCall, served: ServedModel) -> Grammar | None:

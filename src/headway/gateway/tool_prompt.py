@@ -7,8 +7,9 @@ prompts.
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -27,10 +28,12 @@ def render(
     messages: Sequence[ChatMessage],
     tools: Sequence[ToolDefinition],
     support: ToolSupport | None,
+    extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """Return the prompt of a conversation in which `tools` may be called; raises InvalidRequest.
 
     support   how the model takes tools; may be None if there are none
+    extra     further names that the template may read
     """
     if support is None and any(m.tool_calls for m in messages) and "tool_calls" not in template.source:
         raise InvalidRequest(
@@ -40,13 +43,13 @@ def render(
     values = [_message(message, support) for message in messages]
     described = [{"type": "function", "function": _function(tool)} for tool in tools]
     if support is None or not support.in_system:
-        return template.render(values, tools=described or None)
+        return template.render(values, tools=described or None, **extra)
     if tools:
         if values[0]["role"] != "system":
             values.insert(0, {"role": "system", "content": ""})
         functions = [tool["function"] for tool in described]
         values[0] |= {"tools": json.dumps(functions, ensure_ascii=False)}
-    return template.render(values)
+    return template.render(values, **extra)
 
 
 def _message(message: ChatMessage, support: ToolSupport | None) -> dict[str, object]:

@@ -49,9 +49,16 @@ class Template(Protocol):
         ...
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
     ) -> str:
-        """Return the prompt, ending where the assistant's answer begins; raises InvalidRequest."""
+        """Return the prompt, ending where the assistant's answer begins; raises InvalidRequest.
+
+        extra   further names that the template may read
+        """
         ...
 
 

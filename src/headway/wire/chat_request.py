@@ -4,6 +4,7 @@ It knows no chat template; what concerns tools is in `tools`. Text parts of one 
 between them: the exact text sent.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
@@ -30,6 +31,15 @@ MAX_MESSAGES: Final = 8192
 """A conversation of two messages a turn reaches any context we serve long before this."""
 MAX_PARTS: Final = 8192
 """Text parts over all messages; each is checked on the event loop, in about 10 µs."""
+
+MAX_TEMPLATE_KWARGS: Final = 16
+"""Templates read one or two."""
+
+_TEMPLATE_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_TEMPLATE_OWN_NAMES: Final = frozenset(
+    {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "range", "self"}
+)
+"""What the conversation itself decides, and a word that Python's calls keep."""
 
 _ROLES: Final[dict[str, Role]] = {
     "system": "system",
@@ -76,6 +86,7 @@ class ChatFields(OptionFields, kw_only=True):
     tools: list[dict[str, msgspec.Raw]] | None = None
     tool_choice: str | dict[str, msgspec.Raw] | None = None
     parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, bool | int | float | str | None] | None = None
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +111,7 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
     model                 None: the caller named none
     tools                 what may be called; empty = tools are not in play, and `tool_choice` is "none"
     parallel_tool_calls   whether one answer may hold several calls
+    template_kwargs       further names for the chat template (`enable_thinking`)
     """
 
     model: str | None
@@ -108,6 +120,7 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolDefinition, ...] = ()
     tool_choice: ToolChoice = ToolChoice("none")
     parallel_tool_calls: bool = True
+    template_kwargs: dict[str, bool | int | float | str | None] = {}
 
 
 class _MessageFields(msgspec.Struct, kw_only=True):
@@ -145,7 +158,25 @@ def parse_chat(body: bytes) -> ChatCall:
         tools=tools,
         tool_choice=parse_tool_choice(fields.tool_choice, tools),
         parallel_tool_calls=fields.parallel_tool_calls is not False,
+        template_kwargs=_template_kwargs(fields.chat_template_kwargs or {}),
     )
+
+
+def _template_kwargs(
+    values: dict[str, bool | int | float | str | None],
+) -> dict[str, bool | int | float | str | None]:
+    param = "chat_template_kwargs"
+    if len(values) > MAX_TEMPLATE_KWARGS:
+        raise InvalidRequest(
+            f"`{param}` may hold at most {MAX_TEMPLATE_KWARGS} names; it holds {len(values)}.", param=param
+        )
+    for name in values:
+        if _TEMPLATE_NAME.fullmatch(name) is None or name in _TEMPLATE_OWN_NAMES:
+            raise InvalidRequest(
+                f"`{param}` may not name {shown(name)}; it takes names that the chat template itself reads.",
+                param=param,
+            )
+    return values
 
 
 def _num_logprobs(fields: ChatFields) -> int | None:
