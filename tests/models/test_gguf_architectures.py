@@ -181,6 +181,7 @@ def test_windows_of_phi3_files_that_are_older_than_the_key(
         ("llama", {"attention.sliding_window": 128}, "the file does not say in which layers"),
         ("qwen3", {"attention.sliding_window": 128}, "the file does not say in which layers"),
         ("phi3", {"attention.sliding_window": -1}, "attention.sliding_window is -1, out of range"),
+        ("phi3", {"attention.sliding_window": 2**31}, "attention.sliding_window is 2147483648, out of range"),
         ("phi3", {"attention.sliding_window": (1, 2)}, "differs from layer to layer"),
         (
             "gemma3",

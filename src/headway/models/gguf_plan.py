@@ -15,7 +15,7 @@ from headway.models.gguf_file import GgufFile, MetadataValue
 from headway.models.gguf_keys import Keys
 from headway.models.gguf_names import holders
 from headway.models.gguf_rope import ROTATION_TENSORS, read_ropes
-from headway.models.limits import MAX_EXPERTS, MAX_LAYERS
+from headway.models.limits import MAX_EXPERTS, MAX_INT32, MAX_LAYERS
 from headway.models.placement import StoredTensor, place_tensors
 from headway.models.quote import quoted
 from headway.models.rope import float32
@@ -181,7 +181,7 @@ def _windows(keys: Keys, row: Architecture, num_layers: int, max_context: int) -
     window = keys.integer("attention.sliding_window", default)
     if window == 0:
         return [None] * num_layers
-    if window < 0:
+    if not 0 < window <= MAX_INT32:
         keys.fail(f"{keys.name('attention.sliding_window')} is {window}, out of range")
     pattern = keys.get("attention.sliding_window_pattern", row.gguf_period)
     if isinstance(pattern, tuple):
