@@ -127,6 +127,23 @@ async def test_a_mistake_is_named(fields: dict[str, object], param: str) -> None
     assert s.engine.num_live == 0
 
 
+@pytest.mark.parametrize("form", ["text", "ids"])
+async def test_a_text_may_fill_the_whole_context(form: str) -> None:
+    def input_of(num_tokens: int) -> object:
+        return "a" * num_tokens if form == "text" else [97] * num_tokens
+
+    s = service(embed, pooling="mean")
+    assert (await answer(s, input=input_of(64)))["status"] == 200
+    refused = await answer(s, input=input_of(65))
+    assert refused["status"] == 400
+    assert refused["error"] == {
+        "message": "The model's context is 64 tokens and the text has at least 65; shorten or divide it.",
+        "type": "invalid_request_error",
+        "param": "input",
+        "code": "context_length_exceeded",
+    }
+
+
 async def test_the_models_own_number_of_dimensions_may_be_asked_for() -> None:
     assert (await answer(service(embed, pooling="mean"), input="a", dimensions=2))["status"] == 200
 

@@ -62,9 +62,20 @@ def resolve_max_tokens(
     return asked
 
 
-def check_min_length(min_num_tokens: int, max_context: int, prompt_param: str) -> None:
-    """Raise ContextExceeded for a prompt that is too long even at its fewest tokens, before anybody counts them."""
-    if min_num_tokens >= max_context:
+def check_min_length(
+    min_num_tokens: int, max_context: int, prompt_param: str, *, answered: bool = True
+) -> None:
+    """Raise ContextExceeded for a prompt that is too long even at its fewest tokens, before anybody counts them.
+
+    What is not `answered` may fill the whole context.
+    """
+    if not answered and min_num_tokens > max_context:
+        raise ContextExceeded(
+            f"The model's context is {max_context} tokens and the text has at least {min_num_tokens};"
+            " shorten or divide it.",
+            param=prompt_param,
+        )
+    if answered and min_num_tokens >= max_context:
         raise ContextExceeded(
             f"The model's context is {max_context} tokens and the prompt has at least {min_num_tokens},"
             " which leaves no room for an answer; shorten the prompt.",

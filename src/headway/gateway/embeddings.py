@@ -79,9 +79,9 @@ def _tokenise(call: EmbeddingCall, served: ServedModel, info: EngineInfo) -> lis
     texts: list[tuple[int, ...]] = []
     for text in call.inputs:
         if isinstance(text, str):
-            texts.append(encode(text, served.tokenizer, info, _PARAM))
+            texts.append(encode(text, served.tokenizer, info, _PARAM, answered=False))
         else:
-            check_min_length(len(text), info.max_context + 1, _PARAM)
+            check_min_length(len(text), info.max_context, _PARAM, answered=False)
             check_token_ids(text, info.vocab_size, _PARAM)
             texts.append(text)
     return texts

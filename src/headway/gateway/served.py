@@ -118,12 +118,14 @@ def find_model(models: Mapping[str, ServedModel], name: str | None) -> ServedMod
     return models[name]
 
 
-def encode(text: str, tokenizer: Tokenizer, info: EngineInfo, prompt_param: str) -> tuple[int, ...]:
+def encode(
+    text: str, tokenizer: Tokenizer, info: EngineInfo, prompt_param: str, *, answered: bool = True
+) -> tuple[int, ...]:
     """Return the ids of `text`; raises ContextExceeded, without encoding, when it is certainly too long.
 
     Raises InvalidRequest when there is none.
     """
-    check_min_length(tokenizer.min_num_tokens(text), info.max_context, prompt_param)
+    check_min_length(tokenizer.min_num_tokens(text), info.max_context, prompt_param, answered=answered)
     token_ids = tuple(tokenizer.encode(text))
     if not token_ids:
         raise InvalidRequest(f"`{prompt_param}` is empty; send at least one token.", param=prompt_param)
