@@ -40,6 +40,24 @@ def test_a_prompt_is_answered(tiny_model: Path, prompt: str) -> None:
     assert done.stdout.endswith("\n")
 
 
+def test_a_folder_for_sockets_that_cannot_hold_one_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    far = tmp_path / ("x" * 120)  # a socket's path has at most 107 bytes
+    far.mkdir()
+    done = headway("chat", str(tiny_model), "--prompt", "x", *GREEDY, env={"TMPDIR": str(far)})
+    assert (done.status, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "TMPDIR" in done.stderr
+
+
+def test_a_full_disk_behind_stdout_is_one_line(tiny_model: Path) -> None:
+    for command in (("models",), ("chat", str(tiny_model), "--prompt", "x", "--max-tokens", "2", *GREEDY)):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                (*COMMAND, *command), stdout=full, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False
+            )
+        assert done.returncode == 2
+        assert done.stderr == b"headway: Nothing more can be written (No space left on device): make room.\n"
+
+
 def test_the_prompt_and_the_system_message_reach_the_model(shared_server: RealServer) -> None:
     def ask(*arguments: str, stdin: str = "") -> str:
         common = ("--url", shared_server.url, "--max-tokens", "16", "--temperature", "0")

@@ -65,13 +65,15 @@ def test_sizes(text: str, num_bytes: int) -> None:
     assert byte_size(text) == num_bytes
 
 
-@pytest.mark.parametrize("text", ["", "0", "0.1", "G", "-1", "1X", "1.G", "inf", "1e9", "٣"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "0.1", "G", "-1", "1X", "1.G", "inf", "1e9", "٣", "9000000000G", "9" * 400]
+)
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         byte_size(text)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x", "²", "٣"])
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x", "²", "٣", "00", "1" + "0" * 18, "9" * 5000])
 def test_what_is_no_positive_number(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         positive(text)

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a bug of ours (with a traceback), 2 the user can mend it (
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ from headway.core.errors import HeadwayError
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""A full disk, which stdout may lie on, is the user's to mend."""
 
 _SUBCOMMANDS = (serve, chat, pull, models, inspect)
 
@@ -52,6 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # stdout's reader has seen enough, as in `headway models | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_PIPE
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # takes what stdout still holds
+        print(f"headway: Nothing more can be written ({error.strerror}): make room.", file=sys.stderr)
+        return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return code

@@ -10,6 +10,9 @@ from headway.models.sources import MODELS
 
 _ENGINE = EngineConfig(model="")
 _SCHEDULER = SchedulerConfig()
+_MOST_DIGITS = 18
+_LARGEST = 10**_MOST_DIGITS - 1
+"""What 63 bits hold, which is what messages to the engine's process hold."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -24,16 +27,20 @@ def byte_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512M or 2G")
-    num_bytes = int(float(match[1]) * _UNITS[match[2].upper()])
+    num_bytes = float(match[1]) * _UNITS[match[2].upper()]
     if num_bytes < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is less than a byte")
-    return num_bytes
+    if num_bytes > _LARGEST:
+        raise argparse.ArgumentTypeError("it is more than any machine has")
+    return int(num_bytes)
 
 
 def positive(text: str) -> int:
     """Parse an integer ≥ 1; raises ArgumentTypeError."""
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+    if not text.isascii() or not text.isdecimal() or not text.strip("0"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    if len(text.lstrip("0")) > _MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"it is more than {_LARGEST}")
     return int(text)
 
 

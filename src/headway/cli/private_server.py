@@ -13,6 +13,7 @@ import uvicorn
 
 from headway.cli.service import running_service
 from headway.core.config import EngineConfig
+from headway.core.errors import ConfigError
 from headway.gateway.config import GatewayConfig
 
 _THREAD_START_S = 5.0
@@ -25,7 +26,7 @@ _SIGNAL_DELAY_S = 0.2
 @contextmanager
 def private_server(config: EngineConfig, log_level: str, log_json: bool) -> Iterator[Path]:
     """Serve `config` while the context lasts; yield the socket's path. Raises what keeps the engine from starting."""
-    with tempfile.TemporaryDirectory(prefix="headway-") as folder:  # mode 0700: nobody else gets in
+    with _private_folder() as folder:
         path = Path(folder, "http.sock")
         server = _ServerThread(config, path, log_level, log_json)
         try:  # a signal may raise anywhere below, also within the start of the thread
@@ -34,6 +35,21 @@ def private_server(config: EngineConfig, log_level: str, log_json: bool) -> Iter
             yield path
         finally:
             server.stop()
+
+
+def _private_folder() -> "tempfile.TemporaryDirectory[str]":
+    """Make the socket's folder, of mode 0700: nobody else gets in. Raises ConfigError."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="headway-")
+    except OSError as error:
+        raise _no_socket(error) from error
+
+
+def _no_socket(error: OSError) -> ConfigError:
+    return ConfigError(
+        f"The private socket could not be made ({error.strerror or error}): let TMPDIR name a writable folder "
+        "with a short path."
+    )
 
 
 class _ServerThread:
@@ -92,7 +108,10 @@ class _ServerThread:
             self._config, GatewayConfig(), log_level=self._log_level, log_json=self._log_json
         ) as service:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-                listener.bind(str(self._path))
+                try:
+                    listener.bind(str(self._path))
+                except OSError as error:
+                    raise _no_socket(error) from error
                 listener.listen()  # from here on connections wait until the server takes them
                 self._started.set_result(None)
                 self._server = uvicorn.Server(
