@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 
 namespace headway {
@@ -152,15 +153,18 @@ void Model::load(const TensorPlace& place, TensorType type, std::int64_t first_r
            std::to_string(source.size()) + ".");
   if (add != 0.0F && slot.vector == nullptr) refuse("Tensor " + name + " is no vector; nothing can be added to it.");
 
+  std::atomic<bool> sound{true};
   if (slot.vector != nullptr) {
     slot.vector->assign(static_cast<std::size_t>(round_up(columns, kRowAlign)), 0.0F);
     dequantize_row(type, source.data(), columns, slot.vector->data());
     if (add != 0.0F)
       for (std::int64_t i = 0; i < columns; ++i) (*slot.vector)[static_cast<std::size_t>(i)] += add;
+    sound = are_sound(slot.vector->data(), columns);
   } else if (slot.router != nullptr) {
     std::vector<float> row(static_cast<std::size_t>(columns));
     for (std::int64_t i = 0; i < rows; ++i) {
       dequantize_row(type, source.data() + i * source_row_bytes, columns, row.data());
+      if (!are_sound(row.data(), columns)) sound = false;
       pack_router_row(shape_, row.data(), first_row + i, *slot.router);
     }
   } else {
@@ -170,11 +174,13 @@ void Model::load(const TensorPlace& place, TensorType type, std::int64_t first_r
       std::vector<float> row_buffer;
       worker.share(num_tiles, Grain::kItem, [&](Range tiles) {
         for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
-          pack_tile(matrix, first_tile + tile, type, source.data() + tile * kTileColumns * source_row_bytes,
-                    row_buffer);
+          if (!pack_tile(matrix, first_tile + tile, type, source.data() + tile * kTileColumns * source_row_bytes,
+                         row_buffer))
+            sound.store(false, std::memory_order_relaxed);
       });
     });
   }
+  if (!sound) refuse("Tensor " + name + " holds values that are not numbers, infinite, or beyond 1e30.");
   loaded_rows_[name] = first_row + rows;
 }
 

@@ -13,19 +13,26 @@ std::uint16_t bf16_at_least(float value) {
   return static_cast<std::uint16_t>((bits + 0xffffU) >> 16);
 }
 
-void pack_row_int8(const PackedMatrix& matrix, const float* row, std::uint8_t* tile, int lane) {
+// Magnitudes compare like integers, which the compiler can do side by side; infinities and NaN exceed all others.
+float greatest_magnitude(const float* values, std::int64_t count) {
+  std::int32_t greatest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int32_t magnitude = std::bit_cast<std::int32_t>(values[i]) & 0x7fffffff;
+    greatest = magnitude > greatest ? magnitude : greatest;
+  }
+  return std::bit_cast<float>(greatest);
+}
+
+bool pack_row_int8(const PackedMatrix& matrix, const float* row, std::uint8_t* tile, int lane) {
   const int group = matrix.format.group_size;
   const std::int64_t record_bytes = kTileColumns * (2 + group);
   const std::int64_t padded = matrix.padded_k();
+  bool sound = true;
   for (std::int64_t begin = 0; begin < padded; begin += group, tile += record_bytes) {
-    std::int32_t bound_bits = 0;  // magnitudes compare like integers, which the compiler can do side by side
-    for (int i = 0; i < group; ++i) {
-      const std::int32_t magnitude = std::bit_cast<std::int32_t>(row[begin + i]) & 0x7fffffff;
-      bound_bits = magnitude > bound_bits ? magnitude : bound_bits;
-    }
-    const auto bound = std::bit_cast<float>(bound_bits);
-    // A bound this small would make 1 / scale overflow: such a group counts as zero. So does one with no finite bound.
-    const bool live = bound > 1e-30F && bound < 1e30F;
+    const float bound = greatest_magnitude(row + begin, group);
+    sound = sound && bound < kWeightLimit;
+    // A bound this small would make 1 / scale overflow: such a group counts as zero.
+    const bool live = bound > 1e-30F && bound < kWeightLimit;
     const std::uint16_t scale = live ? bf16_at_least(bound / 127.0F) : 0;
     const float inverse = live ? 1.0F / bf16_to_float(scale) : 0.0F;
     std::memcpy(tile + lane * 2, &scale, 2);
@@ -36,17 +43,21 @@ void pack_row_int8(const PackedMatrix& matrix, const float* row, std::uint8_t* t
     for (int i = 0; i < group; ++i) packed[i] = static_cast<std::uint8_t>(packed[i] + matrix.format.weight_bias);
     for (int i = 0; i < group; i += 4) std::memcpy(weights + i * kTileColumns, packed + i, 4);
   }
+  return sound;
 }
 
-void pack_row_bf16(const PackedMatrix& matrix, const float* row, std::uint8_t* tile, int lane) {
+bool pack_row_bf16(const PackedMatrix& matrix, const float* row, std::uint8_t* tile, int lane) {
   const std::int64_t padded = matrix.padded_k();
   for (std::int64_t k = 0; k < padded; k += 2) {
     const std::uint16_t pair[2] = {float_to_bf16(row[k]), float_to_bf16(row[k + 1])};
     std::memcpy(tile + k * kTileColumns * 2 + lane * 4, pair, 4);
   }
+  return are_sound(row, padded);
 }
 
 }  // namespace
+
+bool are_sound(const float* values, std::int64_t count) { return greatest_magnitude(values, count) < kWeightLimit; }
 
 std::int64_t PackedMatrix::padded_k() const {
   return round_up(columns, format.weights == WeightFormat::kInt8 ? format.group_size : 2);
@@ -61,11 +72,12 @@ PackedTile PackedMatrix::tile(std::int64_t index) const {
   return {data + index * tile_bytes(), static_cast<int>(padded_k()), format.group_size};
 }
 
-void pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,
+bool pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,
                std::vector<float>& row_buffer) {
   const std::int64_t source_bytes = row_bytes(type, matrix.columns);
   row_buffer.assign(static_cast<std::size_t>(matrix.padded_k()), 0.0F);
   std::uint8_t* target = matrix.data + tile * matrix.tile_bytes();
+  bool sound = true;
   for (int lane = 0; lane < kTileColumns; ++lane) {
     const std::int64_t row = tile * kTileColumns + lane;
     if (row < matrix.rows) {
@@ -74,11 +86,12 @@ void pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, c
       std::fill(row_buffer.begin(), row_buffer.end(), 0.0F);
     }
     if (matrix.format.weights == WeightFormat::kInt8) {
-      pack_row_int8(matrix, row_buffer.data(), target, lane);
+      sound = pack_row_int8(matrix, row_buffer.data(), target, lane) && sound;
     } else {
-      pack_row_bf16(matrix, row_buffer.data(), target, lane);
+      sound = pack_row_bf16(matrix, row_buffer.data(), target, lane) && sound;
     }
   }
+  return sound;
 }
 
 void unpack_row(const PackedMatrix& matrix, std::int64_t row, float* target) {

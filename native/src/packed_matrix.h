@@ -32,8 +32,15 @@ struct PackedMatrix {
   PackedTile tile(std::int64_t index) const;
 };
 
-// Packs one tile from a file's rows, `source` being the tile's first. `row_buffer` is scratch.
-void pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,
+// No model's weights come near it; int8 cannot hold them, nor any arithmetic infinities and NaN.
+inline constexpr float kWeightLimit = 1e30F;
+
+// Whether all values are numbers of magnitudes below the limit.
+bool are_sound(const float* values, std::int64_t count);
+
+// Packs one tile from a file's rows, `source` being the tile's first. `row_buffer` is scratch. Returns whether all values
+// are sound; what is not becomes anything.
+bool pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,
                std::vector<float>& row_buffer);
 
 // Writes row `row` back as `columns` floats (token embeddings).

@@ -147,6 +147,20 @@ def test_tensors_of_other_architectures_that_do_not_fit_are_refused(
         empty_model(BIASED).load(**(GOOD_TENSOR | changes))
 
 
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize(
+    "role", ["token_embedding", "output_norm", "query", "query_bias", "router", "ffn_down"]
+)
+def test_a_tensor_with_a_value_that_no_model_has_is_refused(role: str, value: float, weights: str) -> None:
+    tensors = dict(random_tensors(BIASED))
+    layer = 1 if (role, 1) in tensors else None
+    tensors[role, layer] = tensors[role, layer].copy()
+    tensors[role, layer].flat[-1] = value
+    with pytest.raises(ValueError, match=rf"Tensor {role}.* holds values that are not numbers"):
+        make_model(BIASED, tensors, weights=weights, isa="auto")
+
+
 def test_rows_come_in_whole_tiles_and_in_order() -> None:
     tensors = random_tensors(SHAPE)
     whole = make_runner(make_model(SHAPE, tensors, weights="int8", isa="auto"), SHAPE).forward(STEP)
