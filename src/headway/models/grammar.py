@@ -43,6 +43,8 @@ from headway.core.request import Grammar
 MAX_SOURCE_CHARS: Final = 512 * 1024
 """Longest source of a grammar: room for the schemas of all tools of a request (`wire.tools`)."""
 _MAX_QUOTED_CHARS: Final = 300
+_NOTHING_MATCHES: Final = "NoExtensionBias"
+"""The package's word at the beginning of an answer that no token may begin and that may not be empty."""
 
 # Limits of the package, deterministic (they count work, not time); figures are benchmarks/structured.py's and docs/log.md's.
 _MAX_ITEMS_IN_ROW: Final = 2000  # its default: what a rule may branch into at one place
@@ -255,6 +257,8 @@ def _without(mask: bytes, ids: Sequence[int]) -> bytes:
 
 def _refused(grammar: Grammar, reason: str) -> InvalidRequest:
     text = " ".join(reason.replace("<non-verbose/>", "").split())
+    if text.rstrip(".") == _NOTHING_MATCHES:
+        text = "no text that the model can write matches it"
     if len(text) > _MAX_QUOTED_CHARS:
         text = text[:_MAX_QUOTED_CHARS] + "…"
     return InvalidRequest(f"`{grammar.param}` cannot be enforced: {text.rstrip('.')}.", param=grammar.param)
