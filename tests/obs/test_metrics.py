@@ -123,6 +123,13 @@ def test_counters_never_fall_when_an_engine_starts_again() -> None:
     assert sample(metrics, 'headway_engine_ready{model="m"}') == 1
 
 
+def test_the_cache_is_known_before_the_first_step() -> None:
+    metrics = Metrics()
+    metrics(EngineStateChanged(model="m", state="ready", num_blocks=8))
+    assert sample(metrics, 'headway_kv_cache_blocks{model="m"}') == 8
+    assert sample(metrics, 'headway_kv_cache_usage_ratio{model="m"}') == 0
+
+
 def test_an_engine_that_died_holds_nothing() -> None:
     metrics = Metrics()
     metrics(EngineStateChanged(model="m", state="ready"))

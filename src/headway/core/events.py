@@ -67,6 +67,8 @@ class EngineStateChanged:
     model: str
     state: EngineState
     reason: str = ""
+    num_blocks: int = 0
+    """Blocks of the KV cache, once it is ready."""
 
 
 Event = FirstToken | TokensArrived | RequestEnded | EngineStepped | EngineStateChanged

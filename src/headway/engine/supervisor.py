@@ -265,7 +265,8 @@ class SupervisedEngineClient:
 
     def _change(self, state: EngineState, reason: str) -> None:
         self._state = move(self._state, state)
-        self._emit(EngineStateChanged(model=self._model, state=state, reason=reason))
+        num_blocks = self._info.num_blocks if state == "ready" and self._info is not None else 0
+        self._emit(EngineStateChanged(model=self._model, state=state, reason=reason, num_blocks=num_blocks))
 
     def _emit(self, event: Event) -> None:
         if self._hook is None:

@@ -116,6 +116,8 @@ class Metrics(Collector):
                 _on_end(model, event)
             case EngineStateChanged():
                 model.is_ready = event.state == "ready"
+                if model.is_ready:  # it reports of itself after its first step
+                    model.stats = EngineStats(num_blocks=event.num_blocks, num_free_blocks=event.num_blocks)
                 if event.state == "restarting":  # that engine is gone: its counts stay, what it held does not
                     model.num_restarts += 1
                     model.bases.update(_totals(model.stats))
