@@ -106,6 +106,8 @@ def test_ports() -> None:
         ["serve", "m", "--max-body", "much"],
         ["serve", "m", "--drain-timeout", "0"],
         ["serve", "m", "--unheard-of"],
+        ["serve", "m", "--served-name", ""],
+        ["serve", "m", "--served-name", "a\nb"],
         ["chat", "--temperature", "nan"],
         ["chat", "--max-tokens", "0"],
     ],

@@ -51,6 +51,13 @@ def port_number(text: str) -> int:
     return int(text)
 
 
+def model_label(text: str) -> str:
+    """Parse the name under which a model is served; raises ArgumentTypeError for one that no request could send well."""
+    if not text.strip() or not text.isprintable() or len(text) > 200:
+        raise argparse.ArgumentTypeError("a name has 1 to 200 printable characters")
+    return text
+
+
 def web_origin(text: str) -> str:
     """Parse an origin as browsers send it, or `*`; raises ArgumentTypeError (with a path it would never match)."""
     if text not in ("*", "null") and re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", text.lower()) is None:

@@ -13,6 +13,7 @@ from headway.cli.options import (
     add_scheduler_options,
     byte_size,
     engine_config,
+    model_label,
     port_number,
     positive,
     web_origin,
@@ -56,7 +57,10 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="port to listen on; 0 = any free one (default: %(default)s)",
     )
     network.add_argument(
-        "--served-name", metavar="NAME", help="the `model` that requests name (default: from MODEL)"
+        "--served-name",
+        metavar="NAME",
+        type=model_label,
+        help="the `model` that requests name (default: from MODEL)",
     )
     network.add_argument(
         "--allow-origin",
