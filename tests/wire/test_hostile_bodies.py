@@ -228,3 +228,19 @@ def test_a_refusal_quotes_no_more_than_a_sentence_holds() -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_embedding(b'{"input":"a","encoding_format":"%s"}' % (b"x" * 100_000))
     assert len(caught.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    "text", [rb"\ud800", rb"x\udc00y", rb"\uD83D and more", rb"\ud83d\ud83d", rb"\ude42"]
+)
+def test_half_of_a_surrogate_pair_is_called_that(text: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="half of a surrogate pair stands alone"):
+        parse_completion(b'{"prompt":"%b"}' % text)
+
+
+@pytest.mark.parametrize("text", [rb"\ud83d\ude42", rb"\\ud800", rb"\u00e9\uD83D\uDE42"])
+def test_whole_pairs_and_backslashes_are_none_of_it(text: bytes) -> None:
+    assert parse_completion(b'{"prompt":"%b"}' % text).prompts
+    with pytest.raises(InvalidRequest) as info:
+        parse_completion(b'{"prompt":"%b"' % text)
+    assert "surrogate" not in info.value.message

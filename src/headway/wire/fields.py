@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 _PATH = re.compile(r" - at `\$\.?(?P<path>.*)`$")
 _MISSING = re.compile(r"missing required field `(?P<name>\w+)`")
+_LONE_SURROGATE = re.compile(
+    rb"(?<!\\)\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB]..\\u....))"
+)
+"""A high half without a low one after it, or a low one without a high one before it (RFC 8259, section 7)."""
 _MAX_SHOWN_CHARS = 100
 MAX_SHORT_BYTES = 128 * 1024
 """Any `logit_bias` and any list of stop strings within their own limits has less than half of this."""
@@ -41,7 +45,7 @@ def decode_object(body: bytes) -> dict[str, msgspec.Raw]:
     except msgspec.ValidationError:
         raise InvalidRequest("The request's body must be a JSON object.") from None
     except msgspec.DecodeError as error:
-        raise InvalidRequest(f"The request's body is not valid JSON: {error}.") from None
+        raise _not_json(body, error) from None
     except UnicodeDecodeError as error:
         raise InvalidRequest(
             f"The request's body is not valid JSON: byte {error.start} is not UTF-8."
@@ -114,7 +118,13 @@ def decode(data: bytes | memoryview, type_: type[T]) -> T:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError as error:  # such as lone surrogates, which splitting does not look at
-        raise InvalidRequest(f"The request's body is not valid JSON: {error}.") from None
+        raise _not_json(data, error) from None
+
+
+def _not_json(data: bytes | memoryview, error: msgspec.DecodeError) -> InvalidRequest:
+    """Say what is wrong; of half a surrogate pair the decoder says anything from "truncated" to "hex escape"."""
+    what = "half of a surrogate pair stands alone" if _LONE_SURROGATE.search(data) else str(error)
+    return InvalidRequest(f"The request's body is not valid JSON: {what}.")
 
 
 def convert(fields: Mapping[str, msgspec.Raw], type_: type[T], *, where: str = "") -> T:
