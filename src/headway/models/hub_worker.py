@@ -8,6 +8,7 @@ nothing it imports or sets stays with a server. It and `hub_errors` alone know t
 import hashlib
 import logging
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -33,6 +34,9 @@ _API_TIMEOUT_S = 15.0
 
 _SAFETY_BYTES = 64 * 1024 * 1024
 """Left free on the disk: listings, locks, links, and whatever else writes meanwhile."""
+
+_MOST_OPENED_MEANWHILE = 256
+"""Far more than the library's few threads open between two lines."""
 
 _CHUNK_BYTES = 16 * 1024 * 1024  # a hundredth of a second of hashing
 
@@ -192,7 +196,10 @@ def _stop_with_parent() -> None:
 
 def _leave(status: int) -> None:
     """End at once, without the half-made files: the library would wait for its threads, however long they take."""
-    for descriptor in os.listdir("/proc/self/fd"):
+    # The library's threads go on meanwhile. Without a descriptor to be had, none of them begins another file.
+    bound = max(map(int, os.listdir("/proc/self/fd"))) + _MOST_OPENED_MEANWHILE
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    for descriptor in range(bound):
         try:
             target = os.readlink(f"/proc/self/fd/{descriptor}")
             if target.endswith(".incomplete"):
