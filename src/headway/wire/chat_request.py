@@ -18,6 +18,7 @@ from headway.wire.tools import (
     ToolCall,
     ToolChoice,
     ToolDefinition,
+    chat_tool,
     check_call_bounds,
     check_tools_bytes,
     parse_tool_calls,
@@ -147,7 +148,7 @@ def parse_chat(body: bytes) -> ChatCall:
     )
     check_tools_bytes(chosen.get("tools"))
     fields = convert(chosen, ChatFields)
-    tools = parse_tools(fields.tools or [])
+    tools = parse_tools(fields.tools or [], chat_tool)
     max_tokens_param = "max_tokens"
     if fields.max_completion_tokens is not None:  # the newer name wins when both are given
         fields.max_tokens, max_tokens_param = fields.max_completion_tokens, "max_completion_tokens"

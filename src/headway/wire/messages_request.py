@@ -18,11 +18,10 @@ from headway.wire.structured import JsonSchemaFormat, ResponseFormat
 from headway.wire.tools import (
     ToolChoice,
     ToolDefinition,
-    check_names_differ,
     check_tool_choice,
     check_tools_bytes,
-    check_tools_size,
     define_tool,
+    parse_tools,
 )
 
 IGNORED: Final = frozenset(
@@ -152,7 +151,7 @@ def parse_count_call(body: bytes) -> ChatCall:
 
 
 def _call(fields: MessagesFields | CountFields, options: OptionFields) -> ChatCall:
-    tools = _tools(fields.tools or [])
+    tools = parse_tools(fields.tools or [], _tool)
     choice, parallel = _tool_choice(fields.tool_choice)
     return ChatCall(
         model=fields.model,
@@ -180,13 +179,6 @@ def _format(config: OutputConfig | None) -> ResponseFormat | None:
     if config is None or config.format is None:
         return None
     return ResponseFormat("json_schema", JsonSchemaFormat(schema=config.format.schema))
-
-
-def _tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ...]:
-    check_tools_size(items)
-    tools = tuple(_tool(item, f"tools[{index}].") for index, item in enumerate(items))
-    check_names_differ(tools)
-    return tools
 
 
 def _tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:

@@ -20,11 +20,10 @@ from headway.wire.structured import JsonSchemaFormat, ResponseFormat
 from headway.wire.tools import (
     ToolChoice,
     ToolDefinition,
-    check_names_differ,
     check_tool_choice,
     check_tools_bytes,
-    check_tools_size,
-    define_tool,
+    parse_tools,
+    read_function,
 )
 
 IGNORED: Final = frozenset(
@@ -104,13 +103,6 @@ class ResponsesCall(msgspec.Struct, frozen=True, kw_only=True):
         return self.chat.options
 
 
-class _ToolFields(msgspec.Struct):
-    name: str
-    description: str | None = None
-    parameters: dict[str, msgspec.Raw] | None = None
-    strict: bool | None = None
-
-
 class _ChosenTool(msgspec.Struct, forbid_unknown_fields=True):
     type: str
     name: str
@@ -135,7 +127,7 @@ def parse_responses(body: bytes) -> ResponsesCall:
     )
     check_tools_bytes(chosen.get("tools"))
     fields = convert(chosen, ResponsesFields)
-    tools = _tools(fields.tools or [])
+    tools = parse_tools(fields.tools or [], _tool)
     options = _options(fields)
     parallel = fields.parallel_tool_calls is not False
     chat = ChatCall(
@@ -217,13 +209,6 @@ def _instructions(text: str | None) -> Iterator[ChatMessage]:
         yield ChatMessage(role="system", content=text)
 
 
-def _tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ...]:
-    check_tools_size(items)
-    tools = tuple(_tool(item, f"tools[{index}].") for index, item in enumerate(items))
-    check_names_differ(tools)
-    return tools
-
-
 def _tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:
     kind = kind_of(item)
     if kind != "function":
@@ -231,22 +216,11 @@ def _tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:
             f"Tools of the type {shown(kind)} are not supported; `{where}type` must be `function`.",
             param=where + "type",
         )
-    chosen = select(
-        item,
-        supported=("type", "name", "description", "parameters", "strict"),
+    return read_function(
+        {name: field for name, field in item.items() if name != "type"},
+        where,
         ignored=frozenset({"output_schema"}),
         neutral={"defer_loading": (False,)},
-        long=("description", "parameters"),
-        where=where,
-    )
-    fields = convert(chosen, _ToolFields, where=where)
-    return define_tool(
-        fields.name,
-        fields.description,
-        chosen.get("parameters"),
-        strict=bool(fields.strict),
-        where=where,
-        schema_name="parameters",
     )
 
 

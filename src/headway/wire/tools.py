@@ -6,6 +6,7 @@ JSON schema means: `gateway/tool_syntax.py` and the grammar library do.
 """
 
 import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -83,11 +84,15 @@ class _CalledFields(msgspec.Struct):
     arguments: str
 
 
-def parse_tools(items: list[dict[str, msgspec.Raw]]) -> tuple[ToolDefinition, ...]:
+ReadTool = Callable[[dict[str, msgspec.Raw], str], ToolDefinition]
+"""Reads one tool in an API's form; the text is its path ("tools[2]."). Raises InvalidRequest."""
+
+
+def parse_tools(items: list[dict[str, msgspec.Raw]], read_tool: ReadTool) -> tuple[ToolDefinition, ...]:
     """Check `tools`; raises InvalidRequest that names the field."""
-    check_tools_size(items)
-    tools = tuple(_tool(item, f"tools[{index}].") for index, item in enumerate(items))
-    check_names_differ(tools)
+    _check_number(items)
+    tools = tuple(read_tool(item, f"tools[{index}].") for index, item in enumerate(items))
+    _check_names_differ(tools)
     return tools
 
 
@@ -99,16 +104,14 @@ def check_tools_bytes(tools: msgspec.Raw | None) -> None:
         )
 
 
-def check_tools_size(items: list[dict[str, msgspec.Raw]]) -> None:
-    """Check how many tools there are; raises InvalidRequest."""
+def _check_number(items: list[dict[str, msgspec.Raw]]) -> None:
     if len(items) > MAX_TOOLS:
         raise InvalidRequest(
             f"`tools` may hold at most {MAX_TOOLS} tools; it holds {len(items)}.", param="tools"
         )
 
 
-def check_names_differ(tools: tuple[ToolDefinition, ...]) -> None:
-    """Raise InvalidRequest if two tools have one name."""
+def _check_names_differ(tools: tuple[ToolDefinition, ...]) -> None:
     names = [tool.name for tool in tools]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -183,7 +186,8 @@ def check_call_bounds(calls: list[ToolCall]) -> None:
         raise InvalidRequest("The arguments of the tool calls in `messages` are too long.", param="messages")
 
 
-def _tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:
+def chat_tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:
+    """Read a tool in the form of chat completions; see `ReadTool`."""
     _check_is_function(item, where)
     chosen = select(
         item,
@@ -194,12 +198,22 @@ def _tool(item: dict[str, msgspec.Raw], where: str) -> ToolDefinition:
         where=where,
     )
     function = convert(chosen, _ToolFields, where=where).function
-    where += "function."
+    return read_function(function, where + "function.", ignored=_TOOL_IGNORED, neutral={})
+
+
+def read_function(
+    item: dict[str, msgspec.Raw],
+    where: str,
+    *,
+    ignored: Collection[str],
+    neutral: Mapping[str, Collection[object]],
+) -> ToolDefinition:
+    """Read the object at `where` that has a function's fields in OpenAI's words; the rest as in `fields.select`."""
     chosen = select(
-        function,
+        item,
         supported=_FunctionFields.__struct_fields__,
-        ignored=_TOOL_IGNORED,
-        neutral={},
+        ignored=ignored,
+        neutral=neutral,
         long=("description", "parameters"),
         where=where,
     )
