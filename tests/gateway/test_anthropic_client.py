@@ -5,20 +5,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import anthropic
-import msgspec
 import pytest
 
 from headway.core.errors import Draining
 from headway.core.messages import ErrorInfo
-from headway.models.chat_template import ChatTemplate
 from support.gateway_app import MODEL, Service, service
 from support.live_server import live_server
-from support.scripted_client import INFO as SMALL_INFO
-from support.scripted_client import answering
-from support.tool_text import HERMES_SOURCE, WEATHER, MarkedTokenizer
+from support.tool_service import TOKENIZER, tool_service
+from support.tool_text import WEATHER
 
-TOKENIZER = MarkedTokenizer()
-INFO = msgspec.structs.replace(SMALL_INFO, max_context=4096, num_blocks=256)
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
 FUNCTION: dict[str, Any] = WEATHER["function"]
 TOOLS: list[Any] = [
@@ -29,15 +24,6 @@ TOOLS: list[Any] = [
     }
 ]
 CALL = 'I look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
-
-
-def answering_service(text: str, **options: Any) -> Service:
-    return service(
-        answering(TOKENIZER.encode(text), **options),
-        tokenizer=TOKENIZER,
-        chat_template=ChatTemplate(HERMES_SOURCE),
-        info=INFO,
-    )
 
 
 @contextmanager
@@ -51,7 +37,7 @@ def client_of(served: Service) -> Iterator[anthropic.Anthropic]:
 
 @pytest.mark.parametrize("per_step", [1, 100])
 def test_text_arrives_whole_and_streamed_alike(per_step: int) -> None:
-    with client_of(answering_service("Héllo 🙂", cached=3, per_step=per_step)) as client:
+    with client_of(tool_service("Héllo 🙂", cached=3, per_step=per_step)) as client:
         whole = client.messages.create(model=MODEL, messages=MESSAGES, max_tokens=50)
         with client.messages.stream(model=MODEL, messages=MESSAGES, max_tokens=50) as stream:
             text = "".join(stream.text_stream)
@@ -70,7 +56,7 @@ def test_text_arrives_whole_and_streamed_alike(per_step: int) -> None:
 
 
 def test_a_call_arrives_whole_and_streamed_alike() -> None:
-    with client_of(answering_service(CALL)) as client:
+    with client_of(tool_service(CALL)) as client:
         whole = client.messages.create(model=MODEL, messages=MESSAGES, max_tokens=500, tools=TOOLS)
         with client.messages.stream(model=MODEL, messages=MESSAGES, max_tokens=500, tools=TOOLS) as stream:
             streamed = stream.get_final_message()
@@ -84,7 +70,7 @@ def test_a_call_arrives_whole_and_streamed_alike() -> None:
 
 
 def test_a_conversation_with_results_goes_on() -> None:
-    served = answering_service("Sunny.")
+    served = tool_service("Sunny.")
     conversation: list[Any] = [
         {"role": "user", "content": "Weather?"},
         {
@@ -103,18 +89,18 @@ def test_a_conversation_with_results_goes_on() -> None:
 
 
 def test_why_it_ended() -> None:
-    with client_of(answering_service("one END two")) as client:
+    with client_of(tool_service("one END two")) as client:
         stopped = client.messages.create(
             model=MODEL, messages=MESSAGES, max_tokens=50, stop_sequences=["END"]
         )
         assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "END")
-    with client_of(answering_service("x" * 50, reason="length")) as client:
+    with client_of(tool_service("x" * 50, reason="length")) as client:
         cut = client.messages.create(model=MODEL, messages=MESSAGES, max_tokens=5)
         assert cut.stop_reason == "max_tokens"
 
 
 def test_events_have_types_and_come_in_the_apis_order() -> None:
-    with client_of(answering_service(CALL, per_step=1000)) as client:
+    with client_of(tool_service(CALL, per_step=1000)) as client:
         events = client.messages.create(
             model=MODEL, messages=MESSAGES, max_tokens=500, tools=TOOLS, stream=True
         )
@@ -132,7 +118,7 @@ def test_events_have_types_and_come_in_the_apis_order() -> None:
 
 
 def test_tokens_are_counted_as_they_are_sent() -> None:
-    served = answering_service("x")
+    served = tool_service("x")
     with client_of(served) as client:
         counted = client.messages.count_tokens(model=MODEL, messages=MESSAGES, tools=TOOLS)
         client.messages.create(model=MODEL, messages=MESSAGES, tools=TOOLS, max_tokens=5)
@@ -140,7 +126,7 @@ def test_tokens_are_counted_as_they_are_sent() -> None:
 
 
 def test_errors_arrive_as_the_packages_own() -> None:
-    served = answering_service("x")
+    served = tool_service("x")
     with client_of(served) as client:
         with pytest.raises(anthropic.BadRequestError) as bad:
             client.messages.create(

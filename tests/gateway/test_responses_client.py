@@ -1,49 +1,23 @@
 """The Responses API, over a real server, read by OpenAI's own package."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import msgspec
 import openai
 import pytest
 
 from headway.core.messages import ErrorInfo
-from headway.models.chat_template import ChatTemplate
-from support.gateway_app import MODEL, Service, service
-from support.live_server import live_server
-from support.scripted_client import INFO as SMALL_INFO
-from support.scripted_client import answering
-from support.tool_text import HERMES_SOURCE, WEATHER, MarkedTokenizer
+from support.gateway_app import MODEL, service
+from support.tool_service import TOKENIZER, openai_client, tool_service
+from support.tool_text import WEATHER
 
-TOKENIZER = MarkedTokenizer()
-INFO = msgspec.structs.replace(SMALL_INFO, max_context=4096, num_blocks=256)
 TOOLS: list[Any] = [{"type": "function", "strict": False, **WEATHER["function"]}]
 CALL = 'I look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
 
-def answering_service(text: str, **options: Any) -> Service:
-    return service(
-        answering(TOKENIZER.encode(text), **options),
-        tokenizer=TOKENIZER,
-        chat_template=ChatTemplate(HERMES_SOURCE),
-        info=INFO,
-    )
-
-
-@contextmanager
-def client_of(served: Service) -> Iterator[openai.OpenAI]:
-    with (
-        live_server(served.app) as (host, port),
-        openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key="none", max_retries=0) as client,
-    ):
-        yield client
-
-
 @pytest.mark.parametrize("per_step", [1, 100])
 def test_text_arrives_whole_and_streamed_alike(per_step: int) -> None:
-    with client_of(answering_service("Héllo 🙂", cached=3, per_step=per_step)) as client:
+    with openai_client(tool_service("Héllo 🙂", cached=3, per_step=per_step)) as client:
         whole = client.responses.create(model=MODEL, input="hi", instructions="Be brief.")
         with client.responses.stream(model=MODEL, input="hi", instructions="Be brief.") as stream:
             deltas = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
@@ -61,7 +35,7 @@ def test_text_arrives_whole_and_streamed_alike(per_step: int) -> None:
 
 @pytest.mark.parametrize("per_step", [1, 1000])
 def test_a_call_arrives_whole_and_streamed_alike(per_step: int) -> None:
-    with client_of(answering_service(CALL, per_step=per_step)) as client:
+    with openai_client(tool_service(CALL, per_step=per_step)) as client:
         whole = client.responses.create(model=MODEL, input="hi", tools=TOOLS)
         with client.responses.stream(model=MODEL, input="hi", tools=TOOLS) as stream:
             events = list(stream)
@@ -92,8 +66,8 @@ def test_a_call_arrives_whole_and_streamed_alike(per_step: int) -> None:
 
 
 def test_a_conversation_goes_on_with_its_own_output_as_input() -> None:
-    served = answering_service(CALL)
-    with client_of(served) as client:
+    served = tool_service(CALL)
+    with openai_client(served) as client:
         first = client.responses.create(model=MODEL, input="Weather?", tools=TOOLS)
         call = first.output[1]
         assert call.type == "function_call"
@@ -109,7 +83,7 @@ def test_a_conversation_goes_on_with_its_own_output_as_input() -> None:
 
 
 def test_an_answer_that_ran_into_its_limit_is_incomplete() -> None:
-    with client_of(answering_service("x" * 50, reason="length")) as client:
+    with openai_client(tool_service("x" * 50, reason="length")) as client:
         whole = client.responses.create(model=MODEL, input="hi", max_output_tokens=5)
         events = list(client.responses.create(model=MODEL, input="hi", max_output_tokens=5, stream=True))
     assert whole.status == "incomplete"
@@ -119,7 +93,7 @@ def test_an_answer_that_ran_into_its_limit_is_incomplete() -> None:
 
 
 def test_no_text_is_an_empty_message_either_way() -> None:
-    with client_of(answering_service("")) as client:
+    with openai_client(tool_service("")) as client:
         whole = client.responses.create(model=MODEL, input="hi")
         (*_, last) = client.responses.create(model=MODEL, input="hi", stream=True)
     assert last.type == "response.completed"
@@ -129,10 +103,10 @@ def test_no_text_is_an_empty_message_either_way() -> None:
 
 
 def test_a_schema_becomes_a_grammar() -> None:
-    served = answering_service("{}")
+    served = tool_service("{}")
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     text: Any = {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
-    with client_of(served) as client:
+    with openai_client(served) as client:
         response = client.responses.create(model=MODEL, input="hi", text=text)
     grammar = served.engine.requests[0].grammar
     assert grammar is not None
@@ -144,7 +118,7 @@ def test_a_schema_becomes_a_grammar() -> None:
 
 
 def test_errors_arrive_as_the_packages_own() -> None:
-    with client_of(answering_service("x")) as client:
+    with openai_client(tool_service("x")) as client:
         with pytest.raises(openai.BadRequestError) as bad:
             client.responses.create(model=MODEL, input="hi", previous_response_id="resp_1")
         assert bad.value.param == "previous_response_id"

@@ -2,20 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-import openai
 import pytest
 
-from headway.models.chat_template import ChatTemplate
 from support.asgi_client import Exchange
-from support.gateway_app import MODEL, Service, service
-from support.live_server import live_server
-from support.scripted_client import INFO as SMALL_INFO
-from support.scripted_client import Script, answering
+from support.gateway_app import MODEL, Service
+from support.tool_service import TOKENIZER, openai_client, tool_service
 from support.tool_text import (
     CODER_SOURCE,
     HERMES_SOURCE,
@@ -25,11 +19,8 @@ from support.tool_text import (
     NOW,
     PHI_SOURCE,
     WEATHER,
-    MarkedTokenizer,
 )
 
-TOKENIZER = MarkedTokenizer()
-INFO = msgspec.structs.replace(SMALL_INFO, max_context=4096, num_blocks=256)
 MESSAGES: list[Any] = [{"role": "user", "content": "hi"}]
 TOOLS: list[Any] = [WEATHER, NOW]
 PARIS = '{"city": "Paris"}'
@@ -40,25 +31,6 @@ TAGGED_CALL = (
     "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>"
 )
 ID = re.compile(r"call_[A-Za-z0-9]{24}")
-
-
-def script(text: str, **options: Any) -> Script:
-    return answering(TOKENIZER.encode(text), **options)
-
-
-def tool_service(text: str, source: str = HERMES_SOURCE, **options: Any) -> Service:
-    return service(
-        script(text, **options), tokenizer=TOKENIZER, chat_template=ChatTemplate(source), info=INFO
-    )
-
-
-@contextmanager
-def client_of(served: Service) -> Iterator[openai.OpenAI]:
-    with (
-        live_server(served.app) as (host, port),
-        openai.OpenAI(base_url=f"http://{host}:{port}/v1", api_key="none", max_retries=0) as client,
-    ):
-        yield client
 
 
 @pytest.mark.parametrize(
@@ -77,7 +49,7 @@ def client_of(served: Service) -> Iterator[openai.OpenAI]:
     ],
 )
 def test_a_call_arrives_whole_and_streamed_alike(source: str, text: str, content: str | None) -> None:
-    with client_of(tool_service(text, source)) as client:
+    with openai_client(tool_service(text, source)) as client:
         whole = client.chat.completions.create(model=MODEL, messages=MESSAGES, tools=TOOLS).choices[0]
         assert whole.finish_reason == "tool_calls"
         assert whole.message.content == content
@@ -96,7 +68,7 @@ def test_a_call_arrives_whole_and_streamed_alike(source: str, text: str, content
 
 
 def test_the_package_accumulates_parallel_calls_of_every_choice() -> None:
-    with client_of(tool_service(TWO_CALLS)) as client:
+    with openai_client(tool_service(TWO_CALLS)) as client:
         chunks = list(
             client.chat.completions.create(model=MODEL, messages=MESSAGES, tools=TOOLS, n=2, stream=True)
         )
