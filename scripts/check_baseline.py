@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ISA_UNITS = {"avx2.cpp.o", "avx512.cpp.o"}
-GUARDED_SYMBOL = re.compile(r"headway::avx(2|512)_kernels\(\)")
+ISA_UNITS = {"avx2.cpp.o", "avx512.cpp.o", "avx512bf16.cpp.o"}
+GUARDED_SYMBOL = re.compile(r"headway::avx(2|512|512bf16)_kernels\(\)")
 
 _BMI = (
     "andn|bextr|blsi|blsmsk|blsr|bzhi|mulx|pdep|pext|rorx|sarx|shlx|shrx|lzcnt|tzcnt|popcnt|movbe|adcx|adox"

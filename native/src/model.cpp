@@ -22,11 +22,12 @@ std::string name_of(const TensorPlace& place) {
 const Kernels& choose_kernels(std::string_view isa) {
   const std::vector<std::string> available = available_isas();
   const std::string name = isa == "auto" ? available.back() : std::string(isa);
-  if (name != "portable" && name != "avx2" && name != "avx512")
-    refuse("Instruction set \"" + name + "\" is unknown; use auto, portable, avx2 or avx512.");
+  if (name != "portable" && name != "avx2" && name != "avx512" && name != "avx512bf16")
+    refuse("Instruction set \"" + name + "\" is unknown; use auto, portable, avx2, avx512 or avx512bf16.");
   if (std::find(available.begin(), available.end(), name) == available.end())
     refuse("This processor cannot run the instruction set \"" + name + "\"; use auto.");
 #if defined(HEADWAY_X86)
+  if (name == "avx512bf16") return avx512bf16_kernels();
   if (name == "avx512") return avx512_kernels();
   if (name == "avx2") return avx2_kernels();
 #endif
@@ -52,6 +53,7 @@ std::vector<std::string> available_isas() {
   const CpuFeatures features = detect_cpu();
   if (features.avx2) names.emplace_back("avx2");
   if (features.avx512) names.emplace_back("avx512");
+  if (features.avx512bf16) names.emplace_back("avx512bf16");
 #endif
   return names;
 }

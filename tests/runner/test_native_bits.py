@@ -43,6 +43,14 @@ DIGESTS = {
     ("avx512", "int8", "experts"): "1071b7cb4ca6cf1b",
     ("avx512", "bf16", "biased"): "9aca5475027fe52a",
     ("avx512", "int8", "biased"): "11d45be6a34c37aa",
+    ("avx512bf16", "bf16", "llama"): "d8cb3a3f69b45dcf",
+    ("avx512bf16", "int8", "llama"): "e9320baef5999f7f",
+    ("avx512bf16", "bf16", "capped"): "35b4c818b6119dfc",
+    ("avx512bf16", "int8", "capped"): "e79136e0a66ee244",
+    ("avx512bf16", "bf16", "experts"): "e2f7f38ec47572a7",
+    ("avx512bf16", "int8", "experts"): "1071b7cb4ca6cf1b",
+    ("avx512bf16", "bf16", "biased"): "9aca5475027fe52a",
+    ("avx512bf16", "int8", "biased"): "11d45be6a34c37aa",
 }
 
 

@@ -1,4 +1,4 @@
-// The AVX2 kernels (AVX2, FMA).
+// The AVX2 kernels (AVX2, FMA, F16C).
 //
 // vpmaddubsw adds two products of an unsigned and a signed byte with saturation at 32767. Both factors lie within
 // [-127, 127], and the signs move to one side: |x| * (w with the sign of x), so that a pair is at most 2 * 127 * 127 =
@@ -16,6 +16,7 @@ constexpr int kMatmulVectors = 2;
 constexpr int kSingleRowVectors = 4;
 constexpr int kScoreRows = 4;
 constexpr int kWeightBias = 0;
+constexpr bool kHasBf16Dot = false;
 
 using VectorF = __m256;
 using VectorI = __m256i;
@@ -65,6 +66,10 @@ inline VectorF load_bf16(const std::uint8_t* p) {
 inline void split_bf16(VectorI pairs, VectorF& even, VectorF& odd) {
   even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
   odd = _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000))));
+}
+// Halves (IEEE binary16).
+inline VectorF load_half(const std::uint8_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 inline VectorF load_int8(const std::uint8_t* p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));

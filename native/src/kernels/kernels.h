@@ -104,6 +104,7 @@ const Kernels& portable_kernels();
 #if defined(HEADWAY_X86)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512bf16_kernels();
 #endif
 
 }  // namespace headway

@@ -11,6 +11,7 @@ constexpr int kMatmulVectors = 4;
 constexpr int kSingleRowVectors = 8;
 constexpr int kScoreRows = 2;
 constexpr int kWeightBias = 0;
+constexpr bool kHasBf16Dot = false;
 
 using VectorF = float __attribute__((vector_size(16)));
 using VectorI = std::int32_t __attribute__((vector_size(16)));
@@ -55,6 +56,9 @@ inline VectorI load_int(const std::uint8_t* p) {
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
+inline VectorI select_int(VectorI condition, std::int32_t if_true, std::int32_t if_false) {
+  return (condition & if_true) | (~condition & if_false);
+}
 inline VectorI add_int(VectorI a, VectorI b) { return a + b; }
 inline VectorF to_float(VectorI a) { return __builtin_convertvector(a, VectorF); }
 // |a| < 2^22; to the nearest, ties to even.
@@ -87,6 +91,18 @@ inline VectorF load_bf16(const std::uint8_t* p) {
 inline void split_bf16(VectorI pairs, VectorF& even, VectorF& odd) {
   even = reinterpret<VectorF>(pairs << 16);
   odd = reinterpret<VectorF>(pairs & static_cast<std::int32_t>(0xffff0000));
+}
+// Halves (IEEE binary16). A subnormal half is an integer times 2^-24; no float here is subnormal.
+inline VectorF load_half(const std::uint8_t* p) {
+  std::uint16_t halves[kLanes];
+  __builtin_memcpy(halves, p, sizeof halves);
+  const VectorI bits{halves[0], halves[1], halves[2], halves[3]};
+  const VectorI magnitude = bits & 0x7fff;
+  const VectorI exponent_shift = select_int(magnitude >= 0x7c00, 224 << 23, 112 << 23);  // infinity and NaN go to 255
+  const VectorI normal = (magnitude << 13) + exponent_shift;
+  const auto subnormal = reinterpret<VectorI>(to_float(magnitude) * set1(0x1p-24F));
+  const VectorI value = (normal & (magnitude >= 0x0400)) | (subnormal & (magnitude < 0x0400));
+  return reinterpret<VectorF>(value | ((bits & 0x8000) << 16));
 }
 inline VectorF load_int8(const std::uint8_t* p) {
   std::int8_t bytes[kLanes];

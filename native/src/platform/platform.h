@@ -19,8 +19,9 @@ Pages allocate_pages(std::size_t num_bytes);
 
 // What the processor and the operating system support together.
 struct CpuFeatures {
-  bool avx2 = false;    // AVX2 and FMA
-  bool avx512 = false;  // F, BW, DQ, VL, VNNI
+  bool avx2 = false;        // AVX2, FMA and F16C
+  bool avx512 = false;      // F, BW, DQ, VL, VNNI
+  bool avx512bf16 = false;  // and BF16
 };
 CpuFeatures detect_cpu();
 

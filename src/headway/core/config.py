@@ -6,7 +6,7 @@ import msgspec
 
 WeightFormat = Literal["bf16", "int8"]
 KvFormat = Literal["bf16", "int8"]
-InstructionSet = Literal["auto", "portable", "avx2", "avx512"]
+InstructionSet = Literal["auto", "portable", "avx2", "avx512", "avx512bf16"]
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
