@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention_plan.h"
 #include "kernels/kernels.h"
 #include "model.h"
 #include "platform/platform.h"
@@ -87,6 +88,7 @@ struct WorkerScratch {
   Buffer<float> normed;                          // (hidden,)
   Buffer<float> head, normed_head;               // (head_dim,), padded
   Buffer<float> queries, output, total_output;   // (attention rows, head_dim)
+  Buffer<float> query_scales;                    // (attention rows,)
   Buffer<float> scores;                          // (attention rows, kSpanTokens)
   Buffer<float> max, sum, total_max, total_sum;  // (attention rows,)
   Buffer<std::int32_t> starts, limits;           // (attention rows,)
@@ -117,6 +119,7 @@ struct Workspace {
   Buffer<float> partial_max, partial_sum;
   Buffer<float> logits;  // (num_logit_rows, logits)
   ExpertSpace experts;
+  AttentionPlan attention_plan;
   std::vector<WorkerScratch> workers;
 };
 

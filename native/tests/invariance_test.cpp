@@ -177,8 +177,8 @@ void test_left_window(Checks& checks, Variant variant) {
         for (std::int32_t position = 0; position < static_cast<std::int32_t>(prompt) - 39; ++position)
           for (int layer = 0; layer < 2; ++layer)
             for (int head = 0; head < shape.num_kv_heads; ++head)
-              bench.cache->store(bench.cache->head_part(table[position / kBlockTokens], layer, head),
-                                 position % kBlockTokens, nan.data(), nan.data());
+              bench.cache->store(bench.cache->part_of(table.data(), position, layer, head), position % kPartTokens,
+                                 nan.data(), nan.data());
         const Tokens rest(begin + static_cast<std::ptrdiff_t>(prompt), expected.tokens.end());
         const std::vector<float> got = bench.logits({{rest, static_cast<std::int32_t>(prompt), table}});
         const std::vector<float> wanted(expected.logits.begin() + static_cast<std::ptrdiff_t>(prompt * kVocab),

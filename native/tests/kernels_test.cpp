@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "../src/kv_cache.h"
 #include "../src/packed_matrix.h"
 #include "areas.h"
 #include "model_support.h"
@@ -14,12 +13,6 @@
 
 namespace headway::test {
 namespace {
-
-std::vector<const Kernels*> available_kernels() {
-  std::vector<const Kernels*> kernels;
-  for (const std::string& isa : available_isas()) kernels.push_back(&tiny_model({.isa = isa})->kernels());
-  return kernels;
-}
 
 // Rows of activations in both forms, with padding.
 struct Rows {
@@ -234,89 +227,6 @@ void test_router(Checks& checks, const Kernels& kernels) {
   });
 }
 
-// One head's span against a plain softmax over what the cache holds. `window`: positions that a row sees; 0 = all.
-void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int head_dim, int num_positions, int window,
-                     float softcap) {
-  ModelShape shape = tiny_shape();
-  shape.head_dim = head_dim;
-  shape.ropes = {tiny_rope(head_dim, true)};
-  const auto model = std::make_shared<Model>(shape, "int8", 32, "portable", 1);
-  KvCache cache(model, kSpanBlocks, kBlockTokens, kv);
-  std::vector<std::vector<float>> keys, values;
-  std::vector<const std::uint8_t*> blocks;
-  for (int block = 0; block < kSpanBlocks; ++block) blocks.push_back(cache.head_part(block, 1, 1));
-  for (int position = 0; position < num_positions; ++position) {
-    keys.push_back(random_logits(head_dim, 1.0F, 500 + position));
-    values.push_back(random_logits(head_dim, 1.0F, 5000 + position));
-    std::uint8_t* part = cache.head_part(position / kBlockTokens, 1, 1);
-    cache.store(part, position % kBlockTokens, keys.back().data(), values.back().data());
-  }
-  const int num_rows = std::min(7, num_positions);
-  std::vector<float> queries, scores(static_cast<std::size_t>(num_rows) * kSpanTokens), max(num_rows), sum(num_rows);
-  std::vector<float> output(static_cast<std::size_t>(num_rows) * head_dim);
-  std::vector<std::int32_t> starts, limits;
-  for (int r = 0; r < num_rows; ++r) {
-    const std::vector<float> query = random_logits(head_dim, 1.0F, 50 + r);
-    queries.insert(queries.end(), query.begin(), query.end());
-    limits.push_back(num_positions - num_rows + 1 + r);
-    starts.push_back(window == 0 ? 0 : std::max(0, limits.back() - window));
-  }
-  const bool int8 = cache.int8();
-  kernels.attention_span({blocks.data(), queries.data(), starts.data(), limits.data(), softcap, num_rows, head_dim, int8,
-                          scores.data(), max.data(), sum.data(), output.data()});
-  const double tolerance = int8 ? 0.03 : 0.02;  // of the cache's format, for values within [-1, 1]
-  for (int r = 0; r < num_rows; ++r) {
-    double total = 0.0;
-    std::vector<double> exact(static_cast<std::size_t>(head_dim), 0.0);
-    for (int position = starts[r]; position < limits[r]; ++position) {
-      double score = 0.0;
-      for (int d = 0; d < head_dim; ++d) score += double{queries[r * head_dim + d]} * double{keys[position][d]};
-      if (softcap > 0.0F) score = softcap * std::tanh(score);
-      total += std::exp2(score);
-      for (int d = 0; d < head_dim; ++d) exact[d] += std::exp2(score) * double{values[position][d]};
-    }
-    for (int d = 0; d < head_dim; ++d) CHECK_NEAR(output[r * head_dim + d] / sum[r], exact[d] / total, tolerance);
-    std::vector<float> alone_output(static_cast<std::size_t>(head_dim));
-    float alone_max = 0.0F, alone_sum = 0.0F;
-    kernels.attention_span({blocks.data(), queries.data() + r * head_dim, starts.data() + r, limits.data() + r, softcap, 1,
-                            head_dim, int8, scores.data(), &alone_max, &alone_sum, alone_output.data()});
-    CHECK_EQ(alone_max, max[r]);
-    CHECK_EQ(alone_sum, sum[r]);
-    CHECK(std::equal(alone_output.begin(), alone_output.end(), output.begin() + r * head_dim));
-  }
-}
-
-void test_attention(Checks& checks, const Kernels& kernels) {
-  const std::string name = std::string("kernels: ") + kernels.name;
-  for (const char* kv : {"bf16", "int8"}) {
-    checks.run(name + " attention over a span, kv " + kv, [&] {
-      for (const int head_dim : {16, 64, 80, 128}) {
-        for (const int num_positions : {1, 15, 16, 17, 33, 256}) {
-          for (const int window : {0, 1, 3, 20}) check_attention(checks, kernels, kv, head_dim, num_positions, window, 0.0F);
-          check_attention(checks, kernels, kv, head_dim, num_positions, 0, 2.0F);
-          check_attention(checks, kernels, kv, head_dim, num_positions, 20, 2.0F);
-        }
-      }
-    });
-  }
-
-  checks.run(name + " merges partials as if they were one", [&] {
-    constexpr int kHeadDim = 16;
-    std::vector<float> a = random_logits(kHeadDim, 1.0F, 1), b = random_logits(kHeadDim, 1.0F, 2), total(kHeadDim);
-    for (const float later_max : {-3.0F, 2.0F, 9.0F, -200.0F, 200.0F}) {
-      float max = 0.0F, sum = 0.0F;
-      kernels.attention_merge(true, kHeadDim, a.data(), 2.0F, 3.0F, total.data(), &max, &sum);
-      CHECK(total == a && max == 2.0F && sum == 3.0F);
-      kernels.attention_merge(false, kHeadDim, b.data(), later_max, 5.0F, total.data(), &max, &sum);
-      const double top = std::max(2.0, double{later_max});
-      const double old_factor = std::exp2(2.0 - top), new_factor = std::exp2(double{later_max} - top);
-      CHECK_EQ(max, static_cast<float>(top));
-      CHECK_NEAR(sum, 3.0 * old_factor + 5.0 * new_factor, 1e-5);
-      for (int d = 0; d < kHeadDim; ++d) CHECK_NEAR(total[d], a[d] * old_factor + b[d] * new_factor, 1e-6);
-    }
-  });
-}
-
 }  // namespace
 
 void test_kernels(Checks& checks) {
@@ -325,7 +235,6 @@ void test_kernels(Checks& checks) {
     test_matmuls(checks, *kernels);
     test_row_kernels(checks, *kernels);
     test_router(checks, *kernels);
-    test_attention(checks, *kernels);
   }
 }
 

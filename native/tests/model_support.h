@@ -126,4 +126,10 @@ inline std::shared_ptr<Model> tiny_model(const Variant& variant, const ModelShap
   return model;
 }
 
+inline std::vector<const Kernels*> available_kernels() {
+  std::vector<const Kernels*> kernels;
+  for (const std::string& isa : available_isas()) kernels.push_back(&tiny_model({.isa = isa})->kernels());
+  return kernels;
+}
+
 }  // namespace headway::test

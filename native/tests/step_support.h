@@ -55,7 +55,7 @@ inline Tokens random_tokens(int count, std::uint64_t seed) {
 
 inline Tokens block_range(std::int32_t first, std::size_t num_tokens) {
   Tokens blocks;
-  for (std::size_t i = 0; i < (num_tokens + kBlockTokens - 1) / kBlockTokens; ++i) {
+  for (std::size_t i = 0; i < (num_tokens + kPartTokens - 1) / kPartTokens; ++i) {
     blocks.push_back(first + static_cast<std::int32_t>(i));
   }
   return blocks;
@@ -69,7 +69,7 @@ struct Bench {
 
   explicit Bench(const Variant& variant, std::int64_t num_blocks = 128, const ModelShape& shape = tiny_shape())
       : model(tiny_model(variant, shape)),
-        cache(std::make_shared<KvCache>(model, num_blocks, kBlockTokens, variant.kv)),
+        cache(std::make_shared<KvCache>(model, num_blocks, kPartTokens, variant.kv)),
         runner(cache) {}
 
   std::vector<float> logits(const std::vector<Part>& parts) {

@@ -10,13 +10,13 @@
 namespace headway {
 
 // Part of the system fingerprint: raise it with every change that changes a bit of any result.
-inline constexpr int kNumericsVersion = 1;
+inline constexpr int kNumericsVersion = 2;
 
 inline constexpr int kTileColumns = 32;  // output columns of a packed tile: two AVX-512 registers
 inline constexpr int kRowAlign = 64;     // rows of activations are padded with zeros to a multiple: the largest group
-inline constexpr int kBlockTokens = 16;  // positions of a KV block: one AVX-512 register of scores
+inline constexpr int kPartTokens = 16;   // positions of a part of a KV block: one AVX-512 register of scores
 inline constexpr int kSpanTokens = 256;  // positions of one attention partial
-inline constexpr int kSpanBlocks = kSpanTokens / kBlockTokens;
+inline constexpr int kSpanParts = kSpanTokens / kPartTokens;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -50,11 +50,12 @@ struct QuantizedRow {
 // Attention of some rows to one span of one KV head. Rows are in order of position: `starts` and `limits` never fall.
 // A row sees positions [start, limit) of the span, at least one; what the cache holds elsewhere changes nothing.
 struct AttentionSpan {
-  const std::uint8_t* const* blocks;  // (kSpanBlocks,) this layer's and head's part of each block, as far as needed
-  const float* queries;               // (num_rows, head_dim), already scaled: see `softcap`
-  const std::int32_t* starts;         // (num_rows,)
-  const std::int32_t* limits;         // (num_rows,) at most kSpanTokens
-  float softcap;                      // c: a score is c tanh(query . key); 0: it is query . key. Base-2 logarithms.
+  const std::uint8_t* const* parts;  // (kSpanParts,) of one layer and KV head, as far as needed
+  const float* queries;              // (num_rows, head_dim) from `attention_query`
+  const float* query_scales;         // (num_rows,), too
+  const std::int32_t* starts;        // (num_rows,)
+  const std::int32_t* limits;        // (num_rows,) at most kSpanTokens
+  float softcap;                     // c: a score is c tanh(query . key); 0: it is query . key. Base-2 logarithms.
   int num_rows;
   int head_dim;   // a multiple of 16
   bool int8;      // the cache's format
@@ -93,6 +94,9 @@ struct Kernels {
   // values = cap tanh(values / cap); count is a multiple of 16.
   void (*soften)(float* values, int count, float cap);
 
+  // Brings a query (head_dim,), already scaled (see `AttentionSpan::softcap`), into the form that `attention_span` takes:
+  // packed: (head_dim,). Returns its scale.
+  float (*attention_query)(const float* query, int head_dim, bool int8, float* packed);
   void (*attention_span)(const AttentionSpan& span);
 
   // Add a later span's partial (output, max, sum) to a row's total, or start the total with `first`.
