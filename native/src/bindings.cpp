@@ -222,7 +222,7 @@ void bind_model(nb::module_& module) {
 
 void bind_kv_cache(nb::module_& module) {
   nb::class_<KvCache>(module, "KvCache", "Keys and values in blocks of `block_size` positions, a multiple of 16.")
-      .def(nb::init<std::shared_ptr<Model>, std::int64_t, int, std::string_view>(), "model"_a, nb::kw_only(),
+      .def(nb::init<std::shared_ptr<Model>, std::int64_t, std::int64_t, std::string_view>(), "model"_a, nb::kw_only(),
            "num_blocks"_a, "block_size"_a = kPartTokens, "dtype"_a = "bf16")
       .def_prop_ro("num_blocks", &KvCache::num_blocks)
       .def_prop_ro("block_bytes", &KvCache::block_bytes)

@@ -29,7 +29,8 @@ float quantize_head(const float* x, int count, std::uint8_t* target, const Place
 
 }  // namespace
 
-KvCache::KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, int block_size, std::string_view dtype)
+KvCache::KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, std::int64_t block_size,
+                 std::string_view dtype)
     : model_(std::move(model)) {
   const ModelShape& shape = model_->shape();
   if (block_size < kPartTokens || block_size % kPartTokens != 0 ||
@@ -40,7 +41,7 @@ KvCache::KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, int bloc
   if (num_blocks < 1 || num_blocks > kMaxBlocks) throw std::invalid_argument("num_blocks must lie in 1 .. 2^30.");
   num_blocks_ = static_cast<std::int32_t>(num_blocks);
   int8_ = dtype == "int8";
-  block_size_ = block_size;
+  block_size_ = static_cast<int>(block_size);
   head_dim_ = shape.head_dim;
   num_kv_heads_ = shape.num_kv_heads;
   const std::int64_t values = std::int64_t{2} * kPartTokens * head_dim_;

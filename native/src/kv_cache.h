@@ -20,7 +20,7 @@ class KvCache {
  public:
   // block_size: positions, a multiple of 16, at most the model's context rounded up; dtype: "bf16" or "int8". Throws
   // std::invalid_argument, std::bad_alloc. Blocks are zero at first.
-  KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, int block_size, std::string_view dtype);
+  KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, std::int64_t block_size, std::string_view dtype);
 
   std::int32_t num_blocks() const { return num_blocks_; }
   int block_size() const { return block_size_; }

@@ -107,6 +107,14 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
     )
     group.add_argument(
+        "--block-size",
+        type=positive,
+        metavar="TOKENS",
+        default=_ENGINE.block_size,
+        help="tokens in a block of the KV cache, a multiple of 16: larger blocks waste more memory and share less "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
         "--max-context",
         type=positive,
         metavar="TOKENS",
@@ -183,6 +191,7 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         isa=args.isa,
         threads=args.threads,
         kv_bytes=args.kv_memory,
+        block_size=args.block_size,
         max_context=args.max_context,
         scheduler=SchedulerConfig(
             max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),

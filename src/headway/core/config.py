@@ -38,6 +38,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kv_bytes: int | None = None
     """Memory for the KV cache; None = auto."""
     block_size: int = 16
+    """Tokens in a block of the KV cache, a multiple of 16 up to the context: memory is given out and shared by blocks."""
     max_context: int | None = None
     """None = what the model was trained for, or less where the KV cache has no room for that; logged."""
     scheduler: SchedulerConfig = SchedulerConfig()
