@@ -1,21 +1,23 @@
 // The attention phases of `Runner`: paged, grouped-query, in partials over spans of 256 absolute positions that are
 // merged in ascending order (the partial softmax of Milakov and Gimelshein, arXiv 1805.02867), on every path.
 #include <algorithm>
-#include <cstring>
 
 #include "forward_job.h"
 
 namespace headway {
 
-// The tile's query heads of one KV head, token after token: rows in order of position. Returns how many.
+// The tile's query heads of one KV head as the kernel takes them, token after token: rows in order of position. Returns
+// how many.
 int Runner::gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const {
   const int group = shape_.num_heads / shape_.num_kv_heads;
-  const std::int64_t run = std::int64_t{group} * shape_.head_dim;
-  for (int token = 0; token < tile.num_tokens; ++token)
-    std::memcpy(scratch.queries.data() + token * run,
-                space_.qkv.data() + (tile.first_row + token) * strides_.qkv + kv_head * run,
-                static_cast<std::size_t>(run) * sizeof(float));
-  return tile.num_tokens * group;
+  const int num_rows = tile.num_tokens * group;
+  for (int row = 0; row < num_rows; ++row) {
+    const float* query = space_.qkv.data() + (tile.first_row + row / group) * strides_.qkv +
+                         (std::int64_t{kv_head} * group + row % group) * shape_.head_dim;
+    scratch.query_scales.data()[row] = kernels_.attention_query(
+        query, shape_.head_dim, cache_->int8(), scratch.queries.data() + std::int64_t{row} * shape_.head_dim);
+  }
+  return num_rows;
 }
 
 // One span's partial of the rows that see any of it, a run of them, which is returned; others' is left alone.
@@ -32,14 +34,15 @@ Range Runner::attend_span(const AttentionTile& tile, int layer, int kv_head, int
     std::fill_n(scratch.limits.data() + token * group, group, limit);
   }
   if (begin >= end) return {0, 0};
-  const std::uint8_t* blocks[kSpanBlocks] = {};
-  const int first_block = tile.start(begin, span, window) / kBlockTokens;
-  for (int i = first_block; i * kBlockTokens < tile.limit(end - 1, span); ++i)
-    blocks[i] = cache_->head_part(tile.blocks[span * kSpanBlocks + i], layer, kv_head);
+  const std::uint8_t* parts[kSpanParts] = {};
+  const int first_part = tile.start(begin, span, window) / kPartTokens;
+  for (int i = first_part; i * kPartTokens < tile.limit(end - 1, span); ++i)
+    parts[i] = cache_->part_of(tile.blocks, span * kSpanTokens + i * kPartTokens, layer, kv_head);
   const std::int64_t first = begin * group;
-  kernels_.attention_span({blocks, scratch.queries.data() + first * head_dim, scratch.starts.data() + first,
-                           scratch.limits.data() + first, attention_.softcap, (end - begin) * group, head_dim,
-                           cache_->int8(), scratch.scores.data(), max + first, sum + first, output + first * head_dim});
+  kernels_.attention_span({parts, scratch.queries.data() + first * head_dim, scratch.query_scales.data() + first,
+                           scratch.starts.data() + first, scratch.limits.data() + first, attention_.softcap,
+                           (end - begin) * group, head_dim, cache_->int8(), scratch.scores.data(), max + first,
+                           sum + first, output + first * head_dim});
   return {first, std::int64_t{end} * group};
 }
 

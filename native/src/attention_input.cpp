@@ -75,7 +75,8 @@ void Runner::rotate_and_store(const Job& job, int layer, Worker& worker) {
       if (shape_.qk_norm) normalize_head(key, weights.key_norm, scratch);
       rotate(rope, rotation, key);
       const KvSlot slot = job.slots[static_cast<std::size_t>(row)];
-      cache_->store(cache_->head_part(slot.block, layer, kv_head), slot.index, key, key + strides_.kv_heads);
+      cache_->store(cache_->part(slot.block, slot.index, layer, kv_head), slot.index % kPartTokens, key,
+                    key + strides_.kv_heads);
     }
   });
 }

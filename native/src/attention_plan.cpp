@@ -12,8 +12,11 @@ constexpr std::int64_t kMaxPartialFloats = std::int64_t{4} << 20;
 
 }  // namespace
 
-AttentionPlan plan_attention(const Step& step, const ModelShape& shape, int num_workers) {
-  AttentionPlan plan;
+void plan_attention(const Step& step, const ModelShape& shape, int num_workers, AttentionPlan& plan) {
+  plan.tiles.clear();
+  plan.span_items.clear();
+  plan.num_partials = 0;
+  plan.max_rows = 0;
   const int group = shape.num_heads / shape.num_kv_heads;
   std::int64_t num_spans = 0;
   const int tile_tokens = std::max(1, kTileRows / group);
@@ -37,7 +40,6 @@ AttentionPlan plan_attention(const Step& step, const ModelShape& shape, int num_
       for (std::int32_t span = 0; span < plan.tiles[static_cast<std::size_t>(tile)].num_spans(); ++span)
         plan.span_items.push_back({tile, span});
   }
-  return plan;
 }
 
 }  // namespace headway

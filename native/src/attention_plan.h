@@ -42,12 +42,13 @@ struct SpanItem {
 
 struct AttentionPlan {
   std::vector<AttentionTile> tiles;
-  bool split = false;                // spans are spread over the workers
+  bool split;                        // spans are spread over the workers
   std::vector<SpanItem> span_items;  // every span of every tile, if split
-  std::int64_t num_partials = 0;     // rows of `Workspace::partial_*`
-  int max_rows = 0;                  // query rows of the largest tile
+  std::int64_t num_partials;         // rows of `Workspace::partial_*`
+  int max_rows;                      // query rows of the largest tile
 };
 
-AttentionPlan plan_attention(const Step& step, const ModelShape& shape, int num_workers);
+// Fills `plan` anew, in the memory it has.
+void plan_attention(const Step& step, const ModelShape& shape, int num_workers, AttentionPlan& plan);
 
 }  // namespace headway

@@ -193,7 +193,7 @@ void bind_model(nb::module_& module) {
              std::optional<double> attention_scale, std::optional<double> attention_softcap,
              std::optional<double> logit_softcap, double embedding_scale, bool qkv_bias, bool qk_norm, bool post_norms,
              int num_experts, int num_experts_per_token, bool normalize_experts, const std::string& weights,
-             int group_size, const std::string& isa, int threads) {
+             int group_size, const std::string& activations, const std::string& isa, int threads) {
             const ModelShape shape{vocab_size,
                                    max_context,
                                    hidden_size,
@@ -217,13 +217,14 @@ void bind_model(nb::module_& module) {
                                    num_experts,
                                    num_experts_per_token,
                                    normalize_experts};
-            new (self) Model(shape, weights, group_size, isa, threads);
+            new (self) Model(shape, weights, group_size, activations, isa, threads);
           },
           nb::kw_only(), "vocab_size"_a, "max_context"_a, "hidden_size"_a, "num_layers"_a, "num_heads"_a,
           "num_kv_heads"_a, "head_dim"_a, "ffn_size"_a, "norm_epsilon"_a, "tied_embeddings"_a, "ropes"_a, "layers"_a,
           "activation"_a, "attention_scale"_a.none(), "attention_softcap"_a.none(), "logit_softcap"_a.none(),
           "embedding_scale"_a, "qkv_bias"_a, "qk_norm"_a, "post_norms"_a, "num_experts"_a, "num_experts_per_token"_a,
-          "normalize_experts"_a, "weights"_a, "group_size"_a, "isa"_a, "threads"_a)
+          "normalize_experts"_a, "weights"_a, "group_size"_a, "activations"_a = "f32",
+          "isa"_a, "threads"_a)
       .def("load", &load, nb::kw_only(), "role"_a, "layer"_a.none(), "expert"_a.none() = nb::none(), "tensor_type"_a,
            "first_row"_a = 0, "rows"_a, "columns"_a, "data"_a, "add"_a = 0.0F,
            "Pack rows of one tensor; `data` holds their bytes in storage type `tensor_type`. Raises ValueError.")
@@ -234,9 +235,9 @@ void bind_model(nb::module_& module) {
 }
 
 void bind_kv_cache(nb::module_& module) {
-  nb::class_<KvCache>(module, "KvCache", "Keys and values in blocks of 16 positions.")
-      .def(nb::init<std::shared_ptr<Model>, std::int64_t, int, std::string_view>(), "model"_a, nb::kw_only(),
-           "num_blocks"_a, "block_size"_a = kBlockTokens, "dtype"_a = "bf16")
+  nb::class_<KvCache>(module, "KvCache", "Keys and values in blocks of `block_size` positions, a multiple of 16.")
+      .def(nb::init<std::shared_ptr<Model>, std::int64_t, std::int64_t, std::string_view>(), "model"_a, nb::kw_only(),
+           "num_blocks"_a, "block_size"_a = kPartTokens, "dtype"_a = "bf16")
       .def_prop_ro("num_blocks", &KvCache::num_blocks)
       .def_prop_ro("block_bytes", &KvCache::block_bytes)
       .def(

@@ -13,8 +13,7 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
       model_(cache_->model()),
       shape_(model_.shape()),
       kernels_(model_.kernels()),
-      activations_{model_.format().integers(),
-                   !model_.format().integers() && kernels_.round_to_halves != nullptr, model_.format().group_size},
+      activations_{model_.format().integers(), model_.format().halves, model_.format().group_size},
       part_columns_(std::max(kMinPartColumns, activations_.group_size)),
       num_workers_(model_.pool().size()),
       strides_(model_.shape()),
@@ -27,7 +26,7 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
 StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
   const Model::Use use(model_);
   check_step(step, *cache_);
-  Job job{step, {}, {}, 0, {}, {}, {}, {}, 1, {}};
+  Job job{step, {}, space_.attention_plan, 0, {}, {}, {}, {}, 1, {}};
   const auto num_rows =
       std::count(step.output_kinds.begin(), step.output_kinds.end(), static_cast<std::int32_t>(OutputKind::kLogits));
   job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
@@ -40,7 +39,7 @@ StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
 StepOutput Runner::forward(const Step& step) {
   const Model::Use use(model_);
   check_step(step, *cache_);
-  Job job{step, {}, {}, 0, {}, {}, {}, {}, 1, {}};
+  Job job{step, {}, space_.attention_plan, 0, {}, {}, {}, {}, 1, {}};
   prepare(job);
   if (job.num_tokens > 0) model_.pool().run([&](WorkerPool::Worker& worker) { compute(job, worker); });
   const auto vocab_size = static_cast<std::size_t>(shape_.vocab_size);
@@ -59,16 +58,17 @@ void Runner::prepare(Job& job) {
     const bool logits = step.output_kinds[i] == static_cast<std::int32_t>(OutputKind::kLogits);
     (logits ? job.logit_rows : job.hidden_rows).push_back(step.output_rows[i]);
   }
-  job.attention = plan_attention(step, shape_, num_workers_);
+  plan_attention(step, shape_, num_workers_, job.attention);
   job.output.hidden.resize(job.hidden_rows.size() * static_cast<std::size_t>(shape_.hidden_size));
 
+  const int block_size = cache_->block_size();
   job.slots.reserve(step.tokens.size());
   for (std::size_t b = 0; b < step.context_lens.size(); ++b) {
     for (std::int32_t t = step.sequence_starts[b]; t < step.sequence_starts[b + 1]; ++t) {
       const std::int32_t position = step.positions[static_cast<std::size_t>(t)];
       const std::int32_t block =
-          step.block_table[static_cast<std::size_t>(step.block_table_starts[b] + position / kBlockTokens)];
-      job.slots.push_back({block, position % kBlockTokens});
+          step.block_table[static_cast<std::size_t>(step.block_table_starts[b] + position / block_size)];
+      job.slots.push_back({block, position % block_size});
     }
   }
 
@@ -112,6 +112,7 @@ void Runner::prepare(Job& job) {
     scratch.queries.reserve(rows * shape_.head_dim);
     scratch.output.reserve(rows * shape_.head_dim);
     scratch.total_output.reserve(rows * shape_.head_dim);
+    scratch.query_scales.reserve(rows);
     scratch.scores.reserve(rows * kSpanTokens);
     scratch.max.reserve(rows);
     scratch.sum.reserve(rows);

@@ -24,7 +24,7 @@ struct ExpertRun {
 struct Runner::Job {
   const Step& step;
   std::vector<SamplingRow> sampling;  // empty: no sampling
-  AttentionPlan attention;
+  AttentionPlan& attention;
   std::int64_t num_tokens = 0;
   std::vector<std::int64_t> logit_rows, hidden_rows;  // of the step's tokens
   std::vector<KvSlot> slots;                          // where each token's key and value go

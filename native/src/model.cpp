@@ -34,6 +34,16 @@ const Kernels& choose_kernels(std::string_view isa) {
   return portable_kernels();
 }
 
+PackFormat choose_format(std::string_view weights, int group_size, std::string_view activations,
+                         const Kernels& kernels) {
+  PackFormat format = checked_format(weights, group_size, kernels.weight_bias);
+  if (activations != "f32" && activations != "bf16") refuse("activations must be \"f32\" or \"bf16\".");
+  format.halves = activations == "bf16" && !format.integers();
+  if (format.halves && kernels.round_to_halves == nullptr)
+    refuse("The instruction set \"" + std::string(kernels.name) + "\" has no products of bf16 activations; use f32.");
+  return format;
+}
+
 int checked_threads(int num_threads) {
   if (num_threads < 1 || num_threads > kMaxThreads) refuse("threads must lie in 1 .. 1024.");
   return num_threads;
@@ -60,11 +70,12 @@ struct Model::Slot {
   std::int64_t rows = 1, columns = 0;
 };
 
-Model::Model(const ModelShape& shape, std::string_view weights, int group_size, std::string_view isa, int num_threads)
+Model::Model(const ModelShape& shape, std::string_view weights, int group_size, std::string_view activations,
+             std::string_view isa, int num_threads)
     : shape_(checked_shape(shape)),
       roles_(layer_roles(shape_)),
       kernels_(choose_kernels(isa)),
-      format_(checked_format(weights, group_size, kernels_.weight_bias)),
+      format_(choose_format(weights, group_size, activations, kernels_)),
       layers_(static_cast<std::size_t>(shape.num_layers)),
       pool_(checked_threads(num_threads)) {
   // Room for the largest format that a matrix may come to have: what is never touched costs nothing.

@@ -30,8 +30,9 @@ struct TensorPlace {
 
 class Model {
  public:
-  // weights: "auto", "bf16", "int8", "int4" or "nf4"; isa: "auto" or one of `available_isas()`. Throws std::invalid_argument.
-  Model(const ModelShape& shape, std::string_view weights, int group_size, std::string_view isa, int num_threads);
+  // weights: "auto", "bf16", "int8", "int4" or "nf4"; activations: what bf16 weights meet, "f32" or "bf16"; isa: "auto" or one of `available_isas()`. Throws std::invalid_argument.
+  Model(const ModelShape& shape, std::string_view weights, int group_size, std::string_view activations,
+        std::string_view isa, int num_threads);
 
   // Packs rows [first_row, first_row + rows) of one tensor, in parallel; they come in ascending order and, but for the
   // last, by whole tiles. Vectors come at once. Throws std::invalid_argument for an unknown role, a shape that does not

@@ -25,6 +25,8 @@ struct PackFormat {
   int group_size = 32;  // 32, 64 or 128, along K; of activations, too
   int weight_bias = 0;  // of the instruction set, `Kernels::weight_bias`
 
+  bool halves = false;  // bf16 weights meet activations rounded to bfloat16
+
   bool integers() const { return weights != WeightFormat::kBF16; }
 };
 

@@ -38,7 +38,7 @@ void check_sequence(const Step& step, std::size_t b, const KvCache& cache) {
     if (step.positions[static_cast<std::size_t>(t)] != context + (t - begin))
       refuse(name + ": positions must be consecutive from the context length.");
   const std::int64_t num_blocks = step.block_table_starts[b + 1] - step.block_table_starts[b];
-  const std::int64_t needed = (length + kBlockTokens - 1) / kBlockTokens;
+  const std::int64_t needed = (length + cache.block_size() - 1) / cache.block_size();
   if (num_blocks < needed) refuse(name + " needs " + text(needed) + " blocks and has " + text(num_blocks) + ".");
 }
 
@@ -53,7 +53,7 @@ void check_sharing(const Step& step, const KvCache& cache) {
   for (std::size_t b = 0; b < static_cast<std::size_t>(step.num_sequences()); ++b) {
     const std::int64_t context = step.context_lens[b];
     const std::int64_t length = context + step.sequence_starts[b + 1] - step.sequence_starts[b];
-    for (std::int64_t i = context / kBlockTokens; i * kBlockTokens < length && length > context; ++i) {
+    for (std::int64_t i = context / cache.block_size(); i * cache.block_size() < length && length > context; ++i) {
       const std::int32_t block = step.block_table[static_cast<std::size_t>(step.block_table_starts[b] + i)];
       if (holders[static_cast<std::size_t>(block)] > 1)
         refuse("Block " + text(block) + " would be written by one sequence and is held elsewhere, too.");

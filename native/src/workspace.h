@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention_plan.h"
 #include "kernels/kernels.h"
 #include "model.h"
 #include "platform/platform.h"
@@ -61,8 +62,11 @@ class Activations {
   }
   ActivationRows rows(std::int64_t first = 0) const {
     const std::int64_t at = first * stride_, group = at / group_size_;
-    return {values_.data() + at,  halves_.data() + at,         quantized_.data() + at, scales_.data() + group,
-            sums_.data() + group, scaled_sums_.data() + group, stride_,                stride_ / group_size_};
+    const std::uint16_t* halves = halves_.data();
+    return {values_.data() + at,      halves == nullptr ? nullptr : halves + at,
+            quantized_.data() + at,   scales_.data() + group,
+            sums_.data() + group,     scaled_sums_.data() + group,
+            stride_,                  stride_ / group_size_};
   }
 
  private:
@@ -98,6 +102,7 @@ struct WorkerScratch {
   Buffer<float> normed;                          // (hidden,)
   Buffer<float> head, normed_head;               // (head_dim,), padded
   Buffer<float> queries, output, total_output;   // (attention rows, head_dim)
+  Buffer<float> query_scales;                    // (attention rows,)
   Buffer<float> scores;                          // (attention rows, kSpanTokens)
   Buffer<float> max, sum, total_max, total_sum;  // (attention rows,)
   Buffer<std::int32_t> starts, limits;           // (attention rows,)
@@ -128,6 +133,7 @@ struct Workspace {
   Buffer<float> partial_max, partial_sum;
   Buffer<float> logits;  // (num_logit_rows, logits)
   ExpertSpace experts;
+  AttentionPlan attention_plan;
   std::vector<WorkerScratch> workers;
 };
 

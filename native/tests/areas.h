@@ -11,6 +11,7 @@ void test_sampling_row(Checks& checks);
 void test_sampling_filters(Checks& checks);
 void test_sampling_draw(Checks& checks);
 void test_kernels(Checks& checks);
+void test_attention(Checks& checks);
 void test_forward(Checks& checks);
 void test_invariance(Checks& checks);
 void test_tensor_types(Checks& checks);

@@ -13,8 +13,8 @@
 namespace headway::test {
 namespace {
 
-// bf16 keeps 8 bits of keys, values and weights; int8 quantises activations too. Where a choice of experts is close, what
-// the formats lose may tip it.
+// bf16 keeps 8 bits of keys, values and weights; int8 quantises activations too, and dot products of bfloat16 round both
+// factors. Where a choice of experts is close, what the formats lose may tip it.
 void check_reference(Checks& checks, const std::string& name, const ModelShape& shape, double bf16_limit, double int8_limit) {
   checks.run("forward: agrees with plain arithmetic, " + name, [&] {
     const Tokens tokens = random_tokens(40, 1);
@@ -29,7 +29,8 @@ void check_reference(Checks& checks, const std::string& name, const ModelShape& 
           error += (got[i] - exact[i]) * (got[i] - exact[i]);
           spread += exact[i] * exact[i];
         }
-        CHECK(std::sqrt(error / spread) < (std::string(weights) == "bf16" ? bf16_limit : int8_limit));
+        const double limit = std::string(weights) == "bf16" ? bf16_limit * (isa == "avx512bf16" ? 1.2 : 1.0) : int8_limit;
+        CHECK(std::sqrt(error / spread) < limit);
       }
     }
   });
@@ -249,7 +250,7 @@ void test_load(Checks& checks) {
   checks.run("model: the caller's rounding mode changes nothing", [&] {
     const std::vector<std::uint8_t> bytes = random_bytes(96, 0.5F, 1);
     const auto norm_of = [&](int mode) {
-      const auto model = std::make_shared<Model>(tiny_shape(), "int8", 32, "portable", 1);
+      const auto model = std::make_shared<Model>(tiny_shape(), "int8", 32, "f32", "portable", 1);
       const int before = std::fegetround();
       std::fesetround(mode);
       model->load({"output_norm"}, TensorType::kF32, 0, 1, 96, bytes, 1.0F);

@@ -28,6 +28,7 @@ struct Expected {
     logits = bench.logits({{tokens, 0, table}});
     blocks = bench.block_bytes(table);
   }
+  std::size_t num_blocks() const { return block_range(0, tokens.size()).size(); }
 };
 
 struct Arrangement {
@@ -133,6 +134,41 @@ void test_shared_prefix(Checks& checks, const Variant& variant) {
   });
 }
 
+// Paged, chunked and contiguous memory, and a size that divides no span.
+void test_block_sizes(Checks& checks, Variant variant) {
+  checks.run("invariance: block sizes, " + variant.name(), [&] {
+    const ModelShape shape = tiny_shape();
+    constexpr std::size_t kLength = 300, kPrompt = 270;
+    const Expected expected(variant, kLength, 7);
+    const auto begin = expected.tokens.begin();
+    for (const int block_size : {48, 256, 608}) {
+      for (const int num_threads : {1, 2}) {
+        variant.num_threads = num_threads;
+        Bench bench(variant, 20, shape, block_size);
+        Tokens table = block_range(3, kLength, block_size);
+        std::reverse(table.begin(), table.end());
+        const Tokens prompt(begin, begin + kPrompt), rest(begin + kPrompt, expected.tokens.end());
+        std::vector<float> logits = bench.logits_in_chunks(prompt, table, 77);
+        for (std::int32_t& block : table) {  // moved on the way
+          bench.cache->copy_block(block, block + 8);
+          block += 8;
+        }
+        const std::vector<float> tail = bench.logits({{rest, kPrompt, table}});
+        logits.insert(logits.end(), tail.begin(), tail.end());
+        CHECK(same_bits(logits, expected.logits));
+        const std::size_t part_bytes = expected.blocks.size() / expected.num_blocks() / shape.num_layers / shape.num_kv_heads;
+        for (std::size_t position = 0; position + kPartTokens <= kLength; position += kPartTokens)
+          for (int layer = 0; layer < shape.num_layers; ++layer)
+            for (int head = 0; head < shape.num_kv_heads; ++head) {
+              const std::size_t index = (position / kPartTokens * shape.num_layers + layer) * shape.num_kv_heads + head;
+              const std::uint8_t* part = bench.cache->part_of(table.data(), static_cast<int>(position), layer, head);
+              CHECK(std::memcmp(part, expected.blocks.data() + index * part_bytes, part_bytes) == 0);
+            }
+      }
+    }
+  });
+}
+
 // What old blocks, a neighbour's rows or an earlier step's rows hold must reach nobody, be it NaN.
 void test_poison(Checks& checks, const Variant& variant) {
   checks.run("invariance: beside and after NaN, " + variant.name(), [&] {
@@ -177,8 +213,8 @@ void test_left_window(Checks& checks, Variant variant) {
         for (std::int32_t position = 0; position < static_cast<std::int32_t>(prompt) - 39; ++position)
           for (int layer = 0; layer < 2; ++layer)
             for (int head = 0; head < shape.num_kv_heads; ++head)
-              bench.cache->store(bench.cache->head_part(table[position / kBlockTokens], layer, head),
-                                 position % kBlockTokens, nan.data(), nan.data());
+              bench.cache->store(bench.cache->part_of(table.data(), position, layer, head), position % kPartTokens,
+                                 nan.data(), nan.data());
         const Tokens rest(begin + static_cast<std::ptrdiff_t>(prompt), expected.tokens.end());
         const std::vector<float> got = bench.logits({{rest, static_cast<std::int32_t>(prompt), table}});
         const std::vector<float> wanted(expected.logits.begin() + static_cast<std::ptrdiff_t>(prompt * kVocab),
@@ -203,6 +239,7 @@ void test_invariance(Checks& checks) {
     }
     test_left_window(checks, variant);
     test_shared_prefix(checks, variant);
+    test_block_sizes(checks, variant);
     test_poison(checks, variant);
   }
 }

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "../src/kv_cache.h"
 #include "../src/packed_matrix.h"
 #include "areas.h"
 #include "model_support.h"
@@ -14,12 +13,6 @@
 
 namespace headway::test {
 namespace {
-
-std::vector<const Kernels*> available_kernels() {
-  std::vector<const Kernels*> kernels;
-  for (const std::string& isa : available_isas()) kernels.push_back(&tiny_model({.isa = isa})->kernels());
-  return kernels;
-}
 
 // Rows of activations in every form, with padding.
 struct Rows {
@@ -30,7 +23,10 @@ struct Rows {
   std::vector<float> scales, scaled_sums;
   std::vector<std::int32_t> sums;
 
-  Rows(const Kernels& kernels, const std::vector<std::vector<float>>& rows, int group_size) {
+  bool has_halves;
+
+  Rows(const Kernels& kernels, const std::vector<std::vector<float>>& rows, int group_size, bool wants_halves = false)
+      : has_halves(wants_halves) {
     stride = round_up(static_cast<std::int64_t>(rows[0].size()), kRowAlign);
     scale_stride = stride / 32;
     values.assign(rows.size() * stride, 0.0F);
@@ -44,22 +40,22 @@ struct Rows {
       kernels.quantize(values.data() + r * stride, static_cast<int>(stride), group_size,
                        {quantized.data() + r * stride, scales.data() + r * scale_stride, sums.data() + r * scale_stride,
                         scaled_sums.data() + r * scale_stride});
-      if (kernels.round_to_halves != nullptr)
+      if (has_halves)
         kernels.round_to_halves(values.data() + r * stride, static_cast<int>(stride), halves.data() + r * stride);
     }
   }
 
   ActivationRows view(std::size_t first = 0) const {
     const std::size_t at = first * stride, group = first * scale_stride;
-    return {values.data() + at,  halves.data() + at,         quantized.data() + at, scales.data() + group,
+    return {values.data() + at,  has_halves ? halves.data() + at : nullptr, quantized.data() + at, scales.data() + group,
             sums.data() + group, scaled_sums.data() + group, stride,                scale_stride};
   }
 
   // What a product sees of row r.
-  double at(std::size_t r, std::int64_t k, const PackedMatrix& matrix, const Kernels& kernels) const {
+  double at(std::size_t r, std::int64_t k, const PackedMatrix& matrix) const {
     if (is_integer(matrix.format))
       return double{scales[r * scale_stride + k / matrix.pack.group_size]} * quantized[r * stride + k];
-    return kernels.round_to_halves == nullptr ? values[r * stride + k] : bf16_to_float(halves[r * stride + k]);
+    return has_halves ? bf16_to_float(halves[r * stride + k]) : values[r * stride + k];
   }
 };
 
@@ -85,7 +81,7 @@ struct Packed {
 void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, const std::vector<std::vector<float>>& x) {
   const PackedMatrix& matrix = packed.matrix;
   const auto matmul = kernels.matmul;
-  const Rows rows(kernels, x, matrix.pack.group_size);
+  const Rows rows(kernels, x, matrix.pack.group_size, matrix.pack.halves);
   const int num_rows = static_cast<int>(x.size());
   std::vector<float> weights(static_cast<std::size_t>(matrix.columns));
   for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
@@ -108,7 +104,7 @@ void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, 
       for (int r = 0; r < num_rows; ++r) {
         double exact = 0.0, magnitude = 0.0;
         for (std::int64_t k = 0; k < matrix.columns; ++k) {
-          const double a = rows.at(r, k, matrix, kernels);
+          const double a = rows.at(r, k, matrix);
           exact += a * double{weights[k]};
           magnitude += std::abs(a * double{weights[k]});
         }
@@ -124,11 +120,15 @@ void test_matmuls(Checks& checks, const Kernels& kernels) {
   struct Case {
     const char* weights;
     int group;
+    bool halves = false;
   };
-  for (const auto& [weights, group] :
-       {Case{"int8", 32}, {"int8", 64}, {"int8", 128}, {"int4", 32}, {"nf4", 32}, {"bf16", 32}}) {
-    const PackFormat format = checked_format(weights, group, kernels.weight_bias);
-    const std::string name = "kernels: " + isa + " " + weights + " group " + std::to_string(group);
+  for (const auto& [weights, group, halves] :
+       {Case{"int8", 32}, {"int8", 64}, {"int8", 128}, {"int4", 32}, {"nf4", 32}, {"bf16", 32}, {"bf16", 32, true}}) {
+    if (halves && kernels.round_to_halves == nullptr) continue;
+    PackFormat format = checked_format(weights, group, kernels.weight_bias);
+    format.halves = halves;
+    const std::string name =
+        "kernels: " + isa + " " + weights + " group " + std::to_string(group) + (halves ? " halves" : "");
     checks.run(name + " product, for every number of rows", [&] {
       const std::vector<float> values = random_logits(static_cast<std::int32_t>(num_weight_rows * k), 1.0F, 5);
       const Packed packed(format, num_weight_rows, k, values);
@@ -251,89 +251,6 @@ void test_router(Checks& checks, const Kernels& kernels) {
   });
 }
 
-// One head's span against a plain softmax over what the cache holds. `window`: positions that a row sees; 0 = all.
-void check_attention(Checks& checks, const Kernels& kernels, const char* kv, int head_dim, int num_positions, int window,
-                     float softcap) {
-  ModelShape shape = tiny_shape();
-  shape.head_dim = head_dim;
-  shape.ropes = {tiny_rope(head_dim, true)};
-  const auto model = std::make_shared<Model>(shape, "int8", 32, "portable", 1);
-  KvCache cache(model, kSpanBlocks, kBlockTokens, kv);
-  std::vector<std::vector<float>> keys, values;
-  std::vector<const std::uint8_t*> blocks;
-  for (int block = 0; block < kSpanBlocks; ++block) blocks.push_back(cache.head_part(block, 1, 1));
-  for (int position = 0; position < num_positions; ++position) {
-    keys.push_back(random_logits(head_dim, 1.0F, 500 + position));
-    values.push_back(random_logits(head_dim, 1.0F, 5000 + position));
-    std::uint8_t* part = cache.head_part(position / kBlockTokens, 1, 1);
-    cache.store(part, position % kBlockTokens, keys.back().data(), values.back().data());
-  }
-  const int num_rows = std::min(7, num_positions);
-  std::vector<float> queries, scores(static_cast<std::size_t>(num_rows) * kSpanTokens), max(num_rows), sum(num_rows);
-  std::vector<float> output(static_cast<std::size_t>(num_rows) * head_dim);
-  std::vector<std::int32_t> starts, limits;
-  for (int r = 0; r < num_rows; ++r) {
-    const std::vector<float> query = random_logits(head_dim, 1.0F, 50 + r);
-    queries.insert(queries.end(), query.begin(), query.end());
-    limits.push_back(num_positions - num_rows + 1 + r);
-    starts.push_back(window == 0 ? 0 : std::max(0, limits.back() - window));
-  }
-  const bool int8 = cache.int8();
-  kernels.attention_span({blocks.data(), queries.data(), starts.data(), limits.data(), softcap, num_rows, head_dim, int8,
-                          scores.data(), max.data(), sum.data(), output.data()});
-  const double tolerance = int8 ? 0.03 : 0.02;  // of the cache's format, for values within [-1, 1]
-  for (int r = 0; r < num_rows; ++r) {
-    double total = 0.0;
-    std::vector<double> exact(static_cast<std::size_t>(head_dim), 0.0);
-    for (int position = starts[r]; position < limits[r]; ++position) {
-      double score = 0.0;
-      for (int d = 0; d < head_dim; ++d) score += double{queries[r * head_dim + d]} * double{keys[position][d]};
-      if (softcap > 0.0F) score = softcap * std::tanh(score);
-      total += std::exp2(score);
-      for (int d = 0; d < head_dim; ++d) exact[d] += std::exp2(score) * double{values[position][d]};
-    }
-    for (int d = 0; d < head_dim; ++d) CHECK_NEAR(output[r * head_dim + d] / sum[r], exact[d] / total, tolerance);
-    std::vector<float> alone_output(static_cast<std::size_t>(head_dim));
-    float alone_max = 0.0F, alone_sum = 0.0F;
-    kernels.attention_span({blocks.data(), queries.data() + r * head_dim, starts.data() + r, limits.data() + r, softcap, 1,
-                            head_dim, int8, scores.data(), &alone_max, &alone_sum, alone_output.data()});
-    CHECK_EQ(alone_max, max[r]);
-    CHECK_EQ(alone_sum, sum[r]);
-    CHECK(std::equal(alone_output.begin(), alone_output.end(), output.begin() + r * head_dim));
-  }
-}
-
-void test_attention(Checks& checks, const Kernels& kernels) {
-  const std::string name = std::string("kernels: ") + kernels.name;
-  for (const char* kv : {"bf16", "int8"}) {
-    checks.run(name + " attention over a span, kv " + kv, [&] {
-      for (const int head_dim : {16, 64, 80, 128}) {
-        for (const int num_positions : {1, 15, 16, 17, 33, 256}) {
-          for (const int window : {0, 1, 3, 20}) check_attention(checks, kernels, kv, head_dim, num_positions, window, 0.0F);
-          check_attention(checks, kernels, kv, head_dim, num_positions, 0, 2.0F);
-          check_attention(checks, kernels, kv, head_dim, num_positions, 20, 2.0F);
-        }
-      }
-    });
-  }
-
-  checks.run(name + " merges partials as if they were one", [&] {
-    constexpr int kHeadDim = 16;
-    std::vector<float> a = random_logits(kHeadDim, 1.0F, 1), b = random_logits(kHeadDim, 1.0F, 2), total(kHeadDim);
-    for (const float later_max : {-3.0F, 2.0F, 9.0F, -200.0F, 200.0F}) {
-      float max = 0.0F, sum = 0.0F;
-      kernels.attention_merge(true, kHeadDim, a.data(), 2.0F, 3.0F, total.data(), &max, &sum);
-      CHECK(total == a && max == 2.0F && sum == 3.0F);
-      kernels.attention_merge(false, kHeadDim, b.data(), later_max, 5.0F, total.data(), &max, &sum);
-      const double top = std::max(2.0, double{later_max});
-      const double old_factor = std::exp2(2.0 - top), new_factor = std::exp2(double{later_max} - top);
-      CHECK_EQ(max, static_cast<float>(top));
-      CHECK_NEAR(sum, 3.0 * old_factor + 5.0 * new_factor, 1e-5);
-      for (int d = 0; d < kHeadDim; ++d) CHECK_NEAR(total[d], a[d] * old_factor + b[d] * new_factor, 1e-6);
-    }
-  });
-}
-
 }  // namespace
 
 void test_kernels(Checks& checks) {
@@ -342,7 +259,6 @@ void test_kernels(Checks& checks) {
     test_matmuls(checks, *kernels);
     test_row_kernels(checks, *kernels);
     test_router(checks, *kernels);
-    test_attention(checks, *kernels);
   }
 }
 

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   test_tensor_types(checks);
   test_worker_pool(checks);
   test_kernels(checks);
+  test_attention(checks);
   test_forward(checks);
   test_invariance(checks);
   return checks.finish();

@@ -88,13 +88,15 @@ struct Variant {
   std::string kv = "bf16";
   int group_size = 32;
   int num_threads = 1;
+  std::string activations = "f32";
 
   std::string name() const { return isa + " " + weights + " g" + std::to_string(group_size) + " kv " + kv; }
 };
 
 // All tensors are loaded; what is left is `finish`.
 inline std::shared_ptr<Model> loaded_model(const Variant& variant, const ModelShape& shape = tiny_shape()) {
-  auto model = std::make_shared<Model>(shape, variant.weights, variant.group_size, variant.isa, variant.num_threads);
+  auto model = std::make_shared<Model>(shape, variant.weights, variant.group_size, variant.activations,
+                                       variant.isa, variant.num_threads);
   std::uint64_t seed = 1;
   const auto matrix = [&](const char* role, int layer, int expert, std::int64_t rows, std::int64_t columns) {
     const float spread = 2.0F / std::sqrt(static_cast<float>(columns));
@@ -124,6 +126,12 @@ inline std::shared_ptr<Model> tiny_model(const Variant& variant, const ModelShap
   std::shared_ptr<Model> model = loaded_model(variant, shape);
   model->finish();
   return model;
+}
+
+inline std::vector<const Kernels*> available_kernels() {
+  std::vector<const Kernels*> kernels;
+  for (const std::string& isa : available_isas()) kernels.push_back(&tiny_model({.isa = isa})->kernels());
+  return kernels;
 }
 
 }  // namespace headway::test

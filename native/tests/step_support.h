@@ -53,9 +53,9 @@ inline Tokens random_tokens(int count, std::uint64_t seed) {
   return tokens;
 }
 
-inline Tokens block_range(std::int32_t first, std::size_t num_tokens) {
+inline Tokens block_range(std::int32_t first, std::size_t num_tokens, std::size_t block_size = kPartTokens) {
   Tokens blocks;
-  for (std::size_t i = 0; i < (num_tokens + kBlockTokens - 1) / kBlockTokens; ++i) {
+  for (std::size_t i = 0; i < (num_tokens + block_size - 1) / block_size; ++i) {
     blocks.push_back(first + static_cast<std::int32_t>(i));
   }
   return blocks;
@@ -67,9 +67,10 @@ struct Bench {
   std::shared_ptr<KvCache> cache;
   Runner runner;
 
-  explicit Bench(const Variant& variant, std::int64_t num_blocks = 128, const ModelShape& shape = tiny_shape())
+  explicit Bench(const Variant& variant, std::int64_t num_blocks = 128, const ModelShape& shape = tiny_shape(),
+                 int block_size = kPartTokens)
       : model(tiny_model(variant, shape)),
-        cache(std::make_shared<KvCache>(model, num_blocks, kBlockTokens, variant.kv)),
+        cache(std::make_shared<KvCache>(model, num_blocks, block_size, variant.kv)),
         runner(cache) {}
 
   std::vector<float> logits(const std::vector<Part>& parts) {

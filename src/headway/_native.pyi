@@ -41,6 +41,7 @@ class Model:
         normalize_experts: bool,
         weights: str,
         group_size: int,
+        activations: str = "f32",
         isa: str,
         threads: int,
     ) -> None: ...

@@ -10,6 +10,7 @@ from headway.core.errors import ModelFileError
 from headway.core.plan import ModelShape
 from headway.models.architectures import open_plan
 from headway.runner.estimate import memory_needs
+from headway.runner.formats import GroupSize
 from headway.runner.native import shape_arguments
 from support.tiny_gguf import write_tiny_gguf
 
@@ -22,15 +23,15 @@ def shape(tmp_path: Path, layers: int) -> ModelShape:
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5])
-@pytest.mark.parametrize("group_size", [32, 64])
-def test_the_estimate_is_exact(tmp_path: Path, layers: int, group_size: int) -> None:
+@pytest.mark.parametrize("group_size", [32, 64, 128])
+def test_the_estimate_is_exact(tmp_path: Path, layers: int, group_size: GroupSize) -> None:
     plan = shape(tmp_path, layers)
     needs = memory_needs(plan, group_size=group_size)
     for weights, num_bytes in needs.weight_bytes.items():
         model = _native.Model(
             **shape_arguments(plan, max_context=plan.max_context),
             weights=weights,
-            group_size=group_size,
+            group_size=group_size if weights == "int8" else 32,
             isa="auto",
             threads=1,
         )
@@ -38,7 +39,8 @@ def test_the_estimate_is_exact(tmp_path: Path, layers: int, group_size: int) -> 
         for kv, token_bytes in needs.kv_token_bytes.items():
             cache = _native.KvCache(model, num_blocks=1, block_size=16, dtype=kv)
             assert token_bytes * 16 == cache.block_bytes
-    assert set(needs.weight_bytes) == set(needs.kv_token_bytes) == {"bf16", "int8"}
+    assert set(needs.weight_bytes) == {"bf16", "int8", "int4", "nf4"}
+    assert set(needs.kv_token_bytes) == {"bf16", "int8"}
 
 
 def test_a_model_larger_than_the_machine_can_be_estimated(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from headway import _native
 from headway.core.plan import LayerShape, ModelShape
 from headway.runner.step import OutputKind
 from support.tiny_llama import Part, greedy, make_model, make_runner, make_step
-from support.tiny_reference import reference_logits
+from support.tiny_reference import reference_logits, rounds_factors
 from support.tiny_shapes import EXPERTS, F64, OTHER_SHAPES, random_tensors, tiny_rope, tiny_shape
 
 pytestmark = pytest.mark.native
@@ -25,13 +25,15 @@ TOLERANCE = {
     ("int8", "bf16"): 0.015,
     ("int8", "int8"): 0.015,
 }
+DOTS_TOLERANCE = 0.0015
+"""Of bf16 where every factor is rounded, too, so that more fall to the other side: measured up to 0.00054."""
 
 
 @cache
-def cached_reference(shape: ModelShape, weights: str, kv: str, group_size: int) -> F64:
-    """One computation for all instruction sets."""
+def cached_reference(shape: ModelShape, weights: str, kv: str, group_size: int, dots: bool = False) -> F64:
+    """One computation for all instruction sets that round alike."""
     tensors = random_tensors(shape)
-    return reference_logits(shape, tensors, TOKENS, weights=weights, kv=kv, group_size=group_size)
+    return reference_logits(shape, tensors, TOKENS, weights=weights, kv=kv, group_size=group_size, dots=dots)
 
 
 def native_logits(
@@ -44,7 +46,7 @@ def native_logits(
 ) -> tuple[F64, F64]:
     """Logits of every position, by the core and by numpy."""
     tensors = random_tensors(shape)
-    reference = cached_reference(shape, weights, kv, group_size)
+    reference = cached_reference(shape, weights, kv, group_size, rounds_factors(isa))
     model = make_model(shape, tensors, weights=weights, isa=isa, group_size=group_size)
     runner = make_runner(model, shape, kv=kv)
     blocks = range(5, 5 + (len(TOKENS) + 15) // 16)
@@ -61,7 +63,8 @@ def relative_error(logits: F64, reference: F64) -> float:
 @pytest.mark.parametrize(("weights", "kv"), list(TOLERANCE))
 def test_logits_match_numpy(weights: str, kv: str, isa: str) -> None:
     logits, reference = native_logits(SHAPE, weights=weights, kv=kv, isa=isa)
-    assert relative_error(logits, reference) < TOLERANCE[weights, kv]
+    tolerance = DOTS_TOLERANCE if weights == kv == "bf16" and rounds_factors(isa) else TOLERANCE[weights, kv]
+    assert relative_error(logits, reference) < tolerance
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,8 @@ def test_logits_match_numpy(weights: str, kv: str, isa: str) -> None:
 )
 def test_shapes_match_numpy(shape: ModelShape) -> None:
     logits, reference = native_logits(shape, weights="bf16")
-    assert relative_error(logits, reference) < TOLERANCE["bf16", "bf16"]
+    tolerance = DOTS_TOLERANCE if rounds_factors("auto") else TOLERANCE["bf16", "bf16"]
+    assert relative_error(logits, reference) < tolerance
 
 
 @pytest.mark.parametrize("isa", _native.available_isas())
@@ -101,7 +105,9 @@ def test_equal_scores_choose_the_lower_index(isa: str) -> None:
     tensors = dict(random_tensors(EXPERTS))
     for layer in range(EXPERTS.num_layers):
         tensors["router", layer] = np.zeros_like(tensors["router", layer])
-    reference = reference_logits(EXPERTS, tensors, TOKENS[:20], weights="bf16", kv="bf16")
+    reference = reference_logits(
+        EXPERTS, tensors, TOKENS[:20], weights="bf16", kv="bf16", dots=rounds_factors(isa)
+    )
     runner = make_runner(make_model(EXPERTS, tensors, weights="bf16", isa=isa), EXPERTS)
     logits = runner.forward(make_step([Part(TOKENS[:20], 0, [0, 1], range(20))]))
     assert (
@@ -129,7 +135,9 @@ def test_formats_are_accurate_against_float64() -> None:
 
 def test_instruction_sets_agree_on_the_integers() -> None:
     """Same integers, same groups: floats differ in their last bits, which now and then tips an activation's rounding."""
-    results = [native_logits(SHAPE, weights="int8", isa=isa)[0] for isa in _native.available_isas()]
+    results = [
+        native_logits(SHAPE, weights="int8", kv="int8", isa=isa)[0] for isa in _native.available_isas()
+    ]
     for other in results[1:]:
         assert relative_error(other, results[0]) < 0.015  # measured 0.0054
         np.testing.assert_allclose(

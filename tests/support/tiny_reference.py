@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from headway import _native
 from headway.core.plan import ModelShape, Rope
 from support.tiny_shapes import F32, F64, Tensors
 
@@ -16,14 +17,27 @@ def round_bf16(values: F32) -> F32:
     return rounded.astype(np.uint32).view(np.float32)
 
 
-def quantize(values: F64, group_size: int, *, bf16_scale: bool = False) -> F64:
+def bf16(values: F64) -> F64:
+    """The same for float64."""
+    return round_bf16(values.astype(np.float32)).astype(np.float64)
+
+
+def rounds_factors(isa: str) -> bool:
+    """Whether an instruction set ("auto" = the best) has dot products of bfloat16, which round both factors."""
+    return (_native.available_isas()[-1] if isa == "auto" else isa) == "avx512bf16"
+
+
+def quantize(values: F64, group_size: int, *, half_scale: bool = False) -> F64:
     """Round to int8 by groups along the last axis, symmetric; what the runtime's integers stand for."""
     size = values.shape[-1]
     groups = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -size % group_size)])
     groups = groups.reshape(*values.shape[:-1], -1, group_size)
     scale = (np.abs(groups).max(axis=-1, keepdims=True) / 127.0).astype(np.float32)
-    if bf16_scale:  # upwards, so that the largest weight stays within 127 scales
-        scale = ((scale.view(np.uint32) + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)
+    if half_scale:  # relative to the row's greatest, upwards, so that the largest weight stays within 127 scales
+        factor = np.exp2(np.floor(np.log2(np.maximum(scale.max(axis=-2, keepdims=True), 1e-30))))
+        half = (scale / factor).astype(np.float16)
+        half = np.where(half < scale / factor, np.nextafter(half, np.float16(np.inf)), half)
+        scale = half.astype(np.float32) * factor
     steps = np.rint(np.divide(groups, scale, out=np.zeros_like(groups), where=scale > 0))
     result: F64 = (steps * scale).reshape(*values.shape[:-1], -1)[..., :size]
     return result
@@ -37,16 +51,22 @@ def reference_logits(
     weights: str = "f32",
     kv: str = "f32",
     group_size: int = 32,
+    dots: bool = False,
 ) -> F64:
-    """Logits of every position (num_tokens, vocab_size) in float64, from values rounded as the formats say."""
+    """Logits of every position (num_tokens, vocab_size) in float64, from values rounded as the formats say.
+
+    An int8 cache meets words of 16 bits. `dots`: a bf16 cache meets bfloat16 (`rounds_factors`).
+    """
 
     def rounded(values: F32) -> F64:
         if weights == "int8":
-            return quantize(values.astype(np.float64), group_size, bf16_scale=True)
+            return quantize(values.astype(np.float64), group_size, half_scale=True)
         return (round_bf16(values) if weights == "bf16" else values).astype(np.float64)
 
     def times(x: F64, values: F32) -> F64:
-        result: F64 = (quantize(x, group_size) if weights == "int8" else x) @ rounded(values).T
+        if weights == "int8":
+            x = quantize(x, group_size)
+        result: F64 = x @ rounded(values).T
         return result
 
     def product(x: F64, role: str, layer: int | None = None) -> F64:
@@ -56,7 +76,7 @@ def reference_logits(
     def cached(x: F64) -> F64:
         if kv == "int8":
             return quantize(x, shape.head_dim)
-        return round_bf16(x.astype(np.float32)).astype(np.float64) if kv == "bf16" else x
+        return bf16(x) if kv == "bf16" else x
 
     def norm(x: F64, role: str, layer: int | None = None) -> F64:
         if (role, layer) not in tensors:  # an optional one
@@ -98,15 +118,35 @@ def reference_logits(
         v = product(h, "value", layer).reshape(count, shape.num_kv_heads, shape.head_dim)
         q, k = norm(q, "query_norm", layer), norm(k, "key_norm", layer)
         rope = shape.ropes[layer_shape.rope]
-        q, k, v = _rotate(rope, q), cached(_rotate(rope, k)), cached(v)
-        scale = shape.attention_scale or 1.0 / np.sqrt(shape.head_dim)
-        scores = np.einsum("thd,shd->hts", q, np.repeat(k, group, axis=1)) * scale
-        scores = softened(scores, shape.attention_softcap)
+        cap = shape.attention_softcap
+        scale = (shape.attention_scale or 1.0 / np.sqrt(shape.head_dim)) / (cap or np.log(2.0))
+        q, k = _rotate(rope, q) * scale, np.repeat(cached(_rotate(rope, k)), group, axis=1)
+        steps = np.repeat(np.abs(v).max(axis=-1), group, axis=1).T[
+            :, None, :
+        ]  # (num_heads, 1, num_positions)
+        v = np.repeat(cached(v), group, axis=1)
+        if kv == "int8":
+            q = _words(q)
+        elif kv == "bf16" and dots:
+            q = bf16(q)
+        scores = np.einsum("thd,shd->hts", q, k)  # in base 2
+        if cap is not None:
+            scores = cap / np.log(2.0) * np.tanh(scores)
         scores[:, ~_visible(count, layer_shape.window)] = -np.inf
-        p = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        p /= p.sum(axis=-1, keepdims=True)
-        mixed = np.einsum("hts,shd->thd", p, np.repeat(v, group, axis=1)).reshape(count, -1)
-        x = x + norm(product(mixed, "attention_output", layer), "attention_post_norm", layer)
+        mixed, total = np.zeros_like(q), np.zeros((count, shape.num_heads, 1))
+        for begin in range(0, count, 256):
+            span = slice(begin, begin + 256)
+            top = np.maximum(scores[..., span].max(axis=-1, keepdims=True), -1e300)  # some see nothing of it
+            p = np.exp2(scores[..., span] - top)
+            if kv == "bf16" and dots:
+                p = bf16(p)
+            share = np.exp2(top - scores.max(axis=-1, keepdims=True))
+            total += (p * share).sum(axis=-1).T[:, :, None]
+            if kv == "int8":
+                p = _words(p * steps[..., span]) / steps[..., span]
+            mixed += np.einsum("hts,shd->thd", p * share, v[span])
+        h = product((mixed / total).reshape(count, -1), "attention_output", layer)
+        x = x + norm(h, "attention_post_norm", layer)
         h = norm(x, "ffn_norm", layer)
         if shape.num_experts:
             y = experts(h, layer)
@@ -115,6 +155,13 @@ def reference_logits(
         x = x + norm(y, "ffn_post_norm", layer)
     head = "token_embedding" if shape.tied_embeddings else "output"
     return softened(product(norm(x, "output_norm"), head), shape.logit_softcap)
+
+
+def _words(x: F64) -> F64:
+    """Round to 16 bits along the last axis, symmetric: what meets an int8 cache."""
+    scale = np.abs(x).max(axis=-1, keepdims=True) / 32767.0
+    result: F64 = np.rint(np.divide(x, scale, out=np.zeros_like(x), where=scale > 0)) * scale
+    return result
 
 
 def _visible(count: int, window: int | None) -> NDArray[np.bool_]:

@@ -14,7 +14,6 @@ constexpr int kLanes = 8;
 constexpr int kMatmulRows = 4;  // 4 x 2 dots of 16 registers
 constexpr int kMatmulVectors = 2;
 constexpr int kSingleRowVectors = 4;
-constexpr int kScoreRows = 4;
 constexpr int kWeightBias = 0;
 constexpr bool kHasBf16Dot = false;
 
@@ -113,6 +112,35 @@ inline std::int32_t horizontal_add_int(VectorI a) {
   const __m128i h4 = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
   const __m128i h2 = _mm_add_epi32(h4, _mm_shuffle_epi32(h4, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(h2, _mm_shuffle_epi32(h2, 0xb1)));
+}
+
+// ---- attention ----
+
+constexpr int kScoreRows = 4;  // 4 x 2 scores, 4 x 2 sums of values of 16 registers
+constexpr int kScoreChains = 8;
+constexpr int kValueVectors = 2;
+
+inline VectorI and_int(VectorI a, VectorI b) { return _mm256_and_si256(a, b); }
+inline VectorF and_float(VectorF a, VectorF b) { return _mm256_and_ps(a, b); }
+// A lane's 32 bits at p, in every lane.
+inline VectorI broadcast_pair(const float* p) {
+  std::int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof pair);
+  return _mm256_set1_epi32(pair);
+}
+// 16 signed bytes as words.
+inline VectorI load_words(const std::uint8_t* p) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+// 8 integers that fit words.
+inline void store_words(std::uint8_t* p, VectorI a) {
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), words);
+}
+// Per lane: sum + a.even * b.even + a.odd * b.odd, of words. vpmaddwd would wrap only for four factors of -32768; those
+// of `a` are bytes.
+inline VectorI dot_words(VectorI sum, VectorI a, VectorI b) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
 
 #include "kernels/body.inc"

@@ -1,4 +1,4 @@
-// The AVX-512 kernels with dot products of bfloat16 (BF16): bf16 weights take activations rounded to bfloat16.
+// The AVX-512 kernels with dot products of bfloat16 (BF16).
 #include "kernels/avx512.inc"
 
 namespace headway {

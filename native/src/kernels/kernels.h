@@ -14,9 +14,9 @@ inline constexpr int kNumericsVersion = 2;
 
 inline constexpr int kTileColumns = 32;  // output columns of a packed tile: two AVX-512 registers
 inline constexpr int kRowAlign = 128;    // rows of activations are padded with zeros to a multiple: the largest group
-inline constexpr int kBlockTokens = 16;  // positions of a KV block: one AVX-512 register of scores
+inline constexpr int kPartTokens = 16;   // positions of a part of a KV block: one AVX-512 register of scores
 inline constexpr int kSpanTokens = 256;  // positions of one attention partial
-inline constexpr int kSpanBlocks = kSpanTokens / kBlockTokens;
+inline constexpr int kSpanParts = kSpanTokens / kPartTokens;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -34,7 +34,7 @@ enum class TileFormat : std::uint8_t {
 constexpr bool is_integer(TileFormat format) { return format != TileFormat::kBF16; }
 
 // Rows of activations, ready to be multiplied. With integer weights all but `values` and `halves` are set; with bf16
-// weights `halves` where the kernels round to them (`Kernels::round_to_halves`), else `values`.
+// weights `values`, or `halves`, which are null else.
 struct ActivationRows {
   const float* values;            // (rows, stride)
   const std::uint16_t* halves;    // (rows, stride) bfloat16
@@ -66,11 +66,12 @@ struct QuantizedRow {
 // Attention of some rows to one span of one KV head. Rows are in order of position: `starts` and `limits` never fall.
 // A row sees positions [start, limit) of the span, at least one; what the cache holds elsewhere changes nothing.
 struct AttentionSpan {
-  const std::uint8_t* const* blocks;  // (kSpanBlocks,) this layer's and head's part of each block, as far as needed
-  const float* queries;               // (num_rows, head_dim), already scaled: see `softcap`
-  const std::int32_t* starts;         // (num_rows,)
-  const std::int32_t* limits;         // (num_rows,) at most kSpanTokens
-  float softcap;                      // c: a score is c tanh(query . key); 0: it is query . key. Base-2 logarithms.
+  const std::uint8_t* const* parts;  // (kSpanParts,) of one layer and KV head, as far as needed
+  const float* queries;              // (num_rows, head_dim) from `attention_query`
+  const float* query_scales;         // (num_rows,), too
+  const std::int32_t* starts;        // (num_rows,)
+  const std::int32_t* limits;        // (num_rows,) at most kSpanTokens
+  float softcap;                     // c: a score is c tanh(query . key); 0: it is query . key. Base-2 logarithms.
   int num_rows;
   int head_dim;   // a multiple of 16
   bool int8;      // the cache's format
@@ -96,8 +97,7 @@ struct Kernels {
   // Symmetric quantisation of `count` values, a multiple of the group: scale = max|x| / 127.
   void (*quantize)(const float* x, int count, int group_size, const QuantizedRow& out);
 
-  // To bfloat16, to the nearest, ties to even; `count` is a multiple of 32. Null: bf16 weights are multiplied with
-  // `ActivationRows::values`.
+  // To bfloat16, to the nearest, ties to even; `count` is a multiple of 32. Null without dot products of bfloat16.
   void (*round_to_halves)(const float* x, int count, std::uint16_t* out);
 
   // out = x / sqrt(mean(x^2) + epsilon) * weight over `size` values; all arrays padded with zeros to kRowAlign.
@@ -112,6 +112,9 @@ struct Kernels {
   // values = cap tanh(values / cap); count is a multiple of 16.
   void (*soften)(float* values, int count, float cap);
 
+  // Brings a query (head_dim,), already scaled (see `AttentionSpan::softcap`), into the form that `attention_span` takes:
+  // packed: (head_dim,). Returns its scale.
+  float (*attention_query)(const float* query, int head_dim, bool int8, float* packed);
   void (*attention_span)(const AttentionSpan& span);
 
   // Add a later span's partial (output, max, sum) to a row's total, or start the total with `first`.

@@ -9,7 +9,6 @@ constexpr int kLanes = 4;
 constexpr int kMatmulRows = 2;
 constexpr int kMatmulVectors = 4;
 constexpr int kSingleRowVectors = 8;
-constexpr int kScoreRows = 2;
 constexpr int kWeightBias = 0;
 constexpr bool kHasBf16Dot = false;
 
@@ -144,6 +143,39 @@ inline float horizontal_max(VectorF a) {
   return even > odd ? even : odd;
 }
 inline std::int32_t horizontal_add_int(VectorI a) { return a[0] + a[1] + a[2] + a[3]; }
+
+// ---- attention ----
+
+constexpr int kScoreRows = 2;
+constexpr int kScoreChains = 8;
+constexpr int kValueVectors = 4;
+
+inline VectorI and_int(VectorI a, VectorI b) { return a & b; }
+inline VectorF and_float(VectorF a, VectorF b) {
+  return reinterpret<VectorF>(reinterpret<VectorI>(a) & reinterpret<VectorI>(b));
+}
+// A lane's 32 bits at p, in every lane.
+inline VectorI broadcast_pair(const float* p) {
+  std::int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof pair);
+  return set1_int(pair);
+}
+// 8 signed bytes as words.
+inline VectorI load_words(const std::uint8_t* p) {
+  std::int8_t __attribute__((vector_size(8))) bytes;
+  __builtin_memcpy(&bytes, p, sizeof bytes);
+  return reinterpret<VectorI>(__builtin_convertvector(bytes, VectorS));
+}
+// 4 integers that fit words.
+inline void store_words(std::uint8_t* p, VectorI a) {
+  const std::int16_t words[kLanes] = {static_cast<std::int16_t>(a[0]), static_cast<std::int16_t>(a[1]),
+                                      static_cast<std::int16_t>(a[2]), static_cast<std::int16_t>(a[3])};
+  __builtin_memcpy(p, words, sizeof words);
+}
+// Per lane: sum + a.even * b.even + a.odd * b.odd, of words.
+inline VectorI dot_words(VectorI sum, VectorI a, VectorI b) {
+  return sum + ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+}
 
 #include "kernels/body.inc"
 

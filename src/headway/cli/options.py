@@ -5,7 +5,7 @@ import math
 import re
 from typing import get_args
 
-from headway.core.config import EngineConfig, InstructionSet, KvFormat, SchedulerConfig, WeightFormat
+from headway.core.config import ActivationFormat, EngineConfig, InstructionSet, KvFormat, SchedulerConfig, WeightFormat
 from headway.models.sources import MODELS
 
 _ENGINE = EngineConfig(model="")
@@ -95,6 +95,12 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="weights and activations per scale in int8: 32 is more exact, 64 faster (default: 32)",
     )
     group.add_argument(
+        "--activations",
+        choices=get_args(ActivationFormat),
+        default=_ENGINE.activations,
+        help="what bf16 weights are multiplied with: bf16 is faster where the CPU has it (default: %(default)s)",
+    )
+    group.add_argument(
         "--kv",
         choices=get_args(KvFormat),
         default=_ENGINE.kv,
@@ -105,6 +111,14 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         type=byte_size,
         metavar="SIZE",
         help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
+    )
+    group.add_argument(
+        "--block-size",
+        type=positive,
+        metavar="TOKENS",
+        default=_ENGINE.block_size,
+        help="tokens in a block of the KV cache, a multiple of 16: larger blocks waste more memory and share less "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--max-context",
@@ -179,10 +193,12 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         model_path=model_path,
         weights=args.weights,
         group_size=args.group_size,
+        activations=args.activations,
         kv=args.kv,
         isa=args.isa,
         threads=args.threads,
         kv_bytes=args.kv_memory,
+        block_size=args.block_size,
         max_context=args.max_context,
         scheduler=SchedulerConfig(
             max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),

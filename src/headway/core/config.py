@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 WeightFormat = Literal["auto", "bf16", "int8", "int4", "nf4"]
+ActivationFormat = Literal["f32", "bf16"]
 KvFormat = Literal["bf16", "int8"]
 InstructionSet = Literal["auto", "portable", "avx2", "avx512", "avx512bf16"]
 
@@ -32,6 +33,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     weights: WeightFormat = "int8"
     group_size: Literal[32, 64, 128] | None = None
     """Weights and activations per scale; None = 32. Weights of 4 bits have no other."""
+    activations: ActivationFormat = "f32"
+    """What bf16 weights are multiplied with: bf16 is faster where the instruction set has such products, f32 closer."""
     kv: KvFormat = "bf16"
     isa: InstructionSet = "auto"
     threads: int | None = None
@@ -39,6 +42,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kv_bytes: int | None = None
     """Memory for the KV cache; None = auto."""
     block_size: int = 16
+    """Tokens in a block of the KV cache, a multiple of 16 up to the context: memory is given out and shared by blocks."""
     max_context: int | None = None
     """None = what the model was trained for, or less where the KV cache has no room for that; logged."""
     scheduler: SchedulerConfig = SchedulerConfig()

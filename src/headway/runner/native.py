@@ -98,7 +98,7 @@ def system_fingerprint(identity: str, config: EngineConfig, *, isa: str, ropes: 
         identity,
         repr(ropes),
         config.weights,
-        "-" if config.weights == "bf16" else str(config.group_size),
+        config.activations if config.weights == "bf16" else str(config.group_size),
         config.kv,
         isa,
         f"{__version__}/{_native.NUMERICS_VERSION}",
@@ -155,6 +155,7 @@ def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, th
             **shape_arguments(shape, max_context=max_context),
             weights=config.weights,
             group_size=config.group_size or DEFAULT_GROUP_SIZE,
+            activations=config.activations,
             isa=config.isa,
             threads=threads,
         )

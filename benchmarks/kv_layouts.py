@@ -1,0 +1,224 @@
+"""Contiguous, paged and chunked KV memory on the same work: three block sizes of one kernel (register row E6).
+
+    .venv/bin/python benchmarks/kv_layouts.py [--model smollm2] [--kv bf16] [--max-context 1024] [--kv-tokens 4096]
+
+All layouts get the same memory, `--kv-tokens` tokens, and the same requests of mixed lengths. A block of 16 is paged memory,
+of 256 chunked, one as long as the context contiguous: a sequence then holds room for the longest text from its first token
+on, so that fewer run at once. Prints one JSON object, per layout:
+
+    tok_s          tokens of the answers per second, from the first request to the last token
+    kv_read_gb_s   keys and values read per second in the steps that only decode
+    sequences      run at once, mean over the steps
+    wasted_bytes   mean over the steps of memory that is held and empty
+    wasted_share   the same of what is held
+
+Numbers are medians of `--repeat` runs, interleaved; `same_tokens` says that all layouts gave the same answers.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.core.clock import MonotonicClock
+from headway.core.config import EngineConfig, SchedulerConfig
+from headway.core.messages import Submit
+from headway.core.request import Request
+from headway.core.sampling import SamplingParams
+from headway.engine.engine import Engine, engine_info
+from headway.models.architectures import open_plan
+from headway.models.fetch import resolve_model
+from headway.models.sources import known_sha256
+from headway.runner.estimate import memory_needs
+from headway.runner.native import load_runner
+from headway.runner.native_runner import NativeRunner
+from headway.runner.step import RunnerInfo, Step, StepResult
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """What one step held and read, in tokens."""
+
+    duration_ns: int
+    num_sequences: int
+    held: int
+    used: int
+    read: int | None
+    """Positions that decoding read; None when the step carried prompts, too."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """A runner that notes every step."""
+
+    runner: NativeRunner
+    steps: list[StepRecord] = field(default_factory=list)
+
+    @property
+    def info(self) -> RunnerInfo:
+        """What the runner is."""
+        return self.runner.info
+
+    def execute(self, step: Step) -> StepResult:
+        """Compute the step and note it."""
+        started_ns = time.monotonic_ns()
+        result = self.runner.execute(step)
+        duration_ns = time.monotonic_ns() - started_ns
+        used = sum(step.context_lens) + len(step.tokens)
+        decodes = len(step.tokens) == len(step.context_lens)
+        self.steps.append(
+            StepRecord(
+                duration_ns=duration_ns,
+                num_sequences=len(step.context_lens),
+                held=len(step.block_table) * self.info.block_size,
+                used=used,
+                read=used if decodes else None,
+            )
+        )
+        return result
+
+    def read_block(self, block: int) -> bytes:
+        """Return a block's bytes."""
+        return self.runner.read_block(block)
+
+    def write_block(self, block: int, data: bytes) -> None:
+        """Overwrite a block."""
+        self.runner.write_block(block, data)
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy a block onto another."""
+        self.runner.copy_block(source, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One layout's pass over the work; the fields are explained above."""
+
+    tok_s: float
+    kv_read_gb_s: float
+    sequences: float
+    wasted_bytes: float
+    wasted_share: float
+
+
+def requests(args: argparse.Namespace, vocab_size: int, salt: str) -> list[Request]:
+    """Mixed lengths, the same for every layout and repeat; many short, few long."""
+    rng = random.Random(args.seed)
+    made = []
+    for index in range(args.sequences):
+        length = int(args.max_prompt ** rng.uniform(0.4, 1.0))
+        tokens = tuple(rng.randrange(100, vocab_size) for _ in range(length))
+        made.append(
+            Request(
+                request_id=f"{salt}-{index}",
+                token_ids=tokens,
+                sampling=SamplingParams(temperature=0.0),
+                max_tokens=args.output_tokens,
+                salt=salt,  # nothing is found in the prefix cache
+            )
+        )
+    return made
+
+
+def run_layout(
+    engine: Engine, recorder: Recorder, work: list[Request], kv_token_bytes: int
+) -> tuple[Run, dict[int, list[int]]]:
+    """Run all requests to their ends; returns the run and each request's tokens."""
+    recorder.steps.clear()
+    tokens: dict[int, list[int]] = {index: [] for index in range(len(work))}
+    started_ns = time.monotonic_ns()
+    for request in work:
+        engine.handle(Submit(request))
+    while engine.has_work:
+        outputs = engine.step()
+        assert outputs is not None
+        for delta in outputs.deltas:
+            tokens[int(delta.request_id.rsplit("-", 1)[1])].extend(delta.token_ids)
+    elapsed_ns = time.monotonic_ns() - started_ns
+    steps = recorder.steps
+    decoding = [(step.read, step.duration_ns) for step in steps if step.read is not None]
+    held = sum(step.held for step in steps)
+    wasted = held - sum(step.used for step in steps)
+    run = Run(
+        tok_s=sum(map(len, tokens.values())) * 1e9 / elapsed_ns,
+        kv_read_gb_s=sum(read for read, _ in decoding)
+        * kv_token_bytes
+        / max(1, sum(duration for _, duration in decoding)),
+        sequences=statistics.mean(step.num_sequences for step in steps),
+        wasted_bytes=wasted * kv_token_bytes / len(steps),
+        wasted_share=wasted / held,
+    )
+    return run, tokens
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare paged, chunked and contiguous KV memory.")
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
+    parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--max-context", type=int, default=1024)
+    parser.add_argument("--kv-tokens", type=int, default=4096)
+    parser.add_argument("--sequences", type=int, default=24)
+    parser.add_argument("--max-prompt", type=int, default=512)
+    parser.add_argument("--output-tokens", type=int, default=48)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeat", type=int, default=3)
+    args = parser.parse_args()
+    path = Path(resolve_model(args.model))
+    plan = open_plan(path, known_sha256(path))
+    kv_token_bytes = memory_needs(plan.shape, group_size=32).kv_token_bytes[args.kv]
+    layouts = {"paged": 16, "chunked": 256, "contiguous": -(-args.max_context // 16) * 16}
+    engines: dict[str, tuple[Engine, Recorder]] = {}
+    for name, block_size in layouts.items():
+        config = EngineConfig(
+            model=args.model,
+            model_path=str(path),
+            weights=args.weights,
+            kv=args.kv,
+            threads=args.threads,
+            block_size=block_size,
+            max_context=args.max_context,
+            kv_bytes=args.kv_tokens * kv_token_bytes,
+            scheduler=SchedulerConfig(),
+        )
+        recorder = Recorder(load_runner(plan, config))
+        info = engine_info(args.model, recorder)
+        engines[name] = Engine(recorder, config.scheduler, MonotonicClock(), info), recorder
+    runs: dict[str, list[Run]] = {name: [] for name in layouts}
+    answers = []
+    for repeat in range(args.repeat):
+        for name, (engine, recorder) in engines.items():
+            work = requests(args, engine.info.vocab_size, f"{name}{repeat}")
+            run, tokens = run_layout(engine, recorder, work, kv_token_bytes)
+            runs[name].append(run)
+            answers.append(tokens)
+    report = {
+        name: {"block_size": layouts[name]}
+        | {
+            key: {
+                "median": round(statistics.median(getattr(run, key) for run in many), 3),
+                "runs": [round(getattr(run, key), 3) for run in many],
+            }
+            for key in Run.__slots__
+        }
+        for name, many in runs.items()
+    }
+    print(
+        json.dumps(
+            {
+                "settings": vars(args),
+                "kv_token_bytes": kv_token_bytes,
+                "same_tokens": all(tokens == answers[0] for tokens in answers),
+                "layouts": report,
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
