@@ -32,6 +32,9 @@ from headway.models.tokenizer import Tokenizer
 from headway.runner.native import load_runner
 from headway.runner.step import Runner, RunnerInfo, Step, StepResult
 
+MIXING = 7
+"""Step through the edits, without a common divisor with thirty: a few then are of different functions and kinds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -197,7 +200,8 @@ def measure(runner: Runner, tokenizer: Tokenizer, args: argparse.Namespace) -> d
     scripts = [to_script(edit, tokenizer) for edit in edits()]
     if args.nothing_right:
         scripts = [never_right(script) for script in scripts]
-    scripts = scripts[:: max(1, len(scripts) // args.edits)][: args.edits]
+    mixed = [scripts[MIXING * index % len(scripts)] for index in range(len(scripts))]
+    scripts = mixed[args.skip : args.skip + args.edits]
     played = PlayedRunner(runner)
     found = [
         compare(played, scripts[first : first + args.batch], args)
@@ -221,7 +225,12 @@ def main() -> None:
     parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
     parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--edits", type=int, default=30, help="how many of the thirty, evenly chosen")
+    parser.add_argument(
+        "--edits", type=int, default=30, help="how many of the thirty, functions and kinds mixed"
+    )
+    parser.add_argument(
+        "--skip", type=int, default=0, help="how many to leave out before, to measure in parts"
+    )
     parser.add_argument("--batch", type=int, default=1, help="edits that decode together")
     parser.add_argument("--max-draft-tokens", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=1)

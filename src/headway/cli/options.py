@@ -46,9 +46,9 @@ def positive(text: str) -> int:
 
 def not_negative(text: str) -> int:
     """Parse an integer ≥ 0; raises ArgumentTypeError."""
-    if text.isascii() and text.isdecimal() and not text.strip("0"):
-        return 0
-    return positive(text)
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return positive(text) if text.strip("0") else 0
 
 
 def port_number(text: str) -> int:
