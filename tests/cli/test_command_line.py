@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from headway.cli.main import build_parser, main
-from headway.cli.options import byte_size, engine_config, finite, port_number, positive, web_origin
+from headway.cli.options import (
+    byte_size,
+    engine_config,
+    finite,
+    not_negative,
+    port_number,
+    positive,
+    web_origin,
+)
 from support.tiny_gguf import write_tiny_gguf
 
 
@@ -79,6 +87,13 @@ def test_what_is_no_positive_number(text: str) -> None:
         positive(text)
 
 
+@pytest.mark.parametrize("text", ["-1", "1.5", "", "x", "²", "1" + "0" * 18])
+def test_what_is_no_number_from_zero_on(text: str) -> None:
+    assert (not_negative("0"), not_negative("00"), not_negative("7")) == (0, 0, 7)
+    with pytest.raises(argparse.ArgumentTypeError):
+        not_negative(text)
+
+
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "", "warm"])
 def test_what_is_no_finite_number(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
@@ -137,12 +152,14 @@ def test_options_become_the_engines_settings() -> None:
             "3",
             "--max-num-seqs",
             "5",
+            "--max-draft-tokens",
+            "0",
         ]
     )
     config = engine_config(args, "name", "path")
     assert (config.model, config.model_path) == ("name", "path")
     assert (config.weights, config.kv, config.kv_bytes, config.threads) == ("bf16", "int8", 1 << 30, 3)
-    assert config.scheduler.max_num_seqs == 5
+    assert (config.scheduler.max_num_seqs, config.scheduler.max_draft_tokens) == (5, 0)
 
 
 def test_models_lists_what_has_a_name_and_what_the_caches_hold(

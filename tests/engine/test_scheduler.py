@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from headway.core.config import SchedulerConfig
+from headway.engine.acceptance import Odds
+from headway.engine.drafts import Draft
 from headway.engine.scheduler import plan
+from headway.engine.step_cost import StepCost
 from headway.engine.view import View
 from headway.kv.prefix_cache import BlockKey, PrefixChain
 
@@ -27,6 +30,13 @@ class Seq:
     shares: bool = True
     prompt_id: int = -1
     keys: Sequence[BlockKey] = field(default=())
+    num_draftable: int = 0
+
+
+NO_DRAFT = Draft((), Odds(0.0, 0.0))
+SURE = Odds(0.97, 0.97)
+FLAT = StepCost(1.0, 0.01)
+"""A step bound by memory."""
 
 
 def keys(prompt_id: int, num_tokens: int) -> Sequence[BlockKey]:
@@ -35,8 +45,15 @@ def keys(prompt_id: int, num_tokens: int) -> Sequence[BlockKey]:
     return chain.keys
 
 
-def decoding(order: int, num_tokens: int, table: Sequence[int]) -> Seq:
-    return Seq(order=order, num_tokens=num_tokens, num_computed=num_tokens - 1, is_decoding=True, table=table)
+def decoding(order: int, num_tokens: int, table: Sequence[int], num_draftable: int = 0) -> Seq:
+    return Seq(
+        order=order,
+        num_tokens=num_tokens,
+        num_computed=num_tokens - 1,
+        is_decoding=True,
+        table=table,
+        num_draftable=num_draftable,
+    )
 
 
 def prefilling(
@@ -67,6 +84,8 @@ def view(
     num_available: int = 100,
     matches: Mapping[int, Sequence[int]] | None = None,
     references: Mapping[int, int] | None = None,
+    drafts: Mapping[int, Draft] | None = None,
+    cost: StepCost | None = None,
 ) -> View[Seq]:
     held: dict[int, int] = {}
     for sequence in running:
@@ -80,7 +99,22 @@ def view(
         num_available=num_available,
         references=lambda block: held.get(block, 0),
         match=lambda sequence: (matches or {}).get(sequence.order, ()),
+        draft=lambda sequence, max_tokens: cut((drafts or {}).get(sequence.order, NO_DRAFT), max_tokens),
+        cost=cost or StepCost(),
     )
+
+
+def cut(draft: Draft, max_tokens: int) -> Draft:
+    return draft._replace(tokens=draft.tokens[:max_tokens])
+
+
+def sure(length: int = 8) -> Draft:
+    return Draft(tuple(range(length)), SURE)
+
+
+def drafted(of: View[Seq], using: SchedulerConfig | None = None) -> dict[int, int]:
+    """Return how many draft tokens each sequence carries, by its order; 0 = none."""
+    return {chunk.sequence.order: len(chunk.draft) for chunk in plan(of, using or limits(), 0).chunks}
 
 
 def limits(max_prefill_tokens: int = 8, max_num_seqs: int = 8) -> SchedulerConfig:
@@ -229,3 +263,91 @@ def test_waiters_unrelated_to_what_is_computed_need_no_look_at_the_cache() -> No
     state = replace(view([prefilling(9, 40), prefilling(10, 40, prompt_id=4)], queue), match=match)
     plan(state, limits(8), 0)
     assert looks == [4]
+
+
+def test_a_decoding_sequence_carries_its_draft_as_far_as_it_is_worth_a_row() -> None:
+    running = [decoding(0, 6, (1, 2, 3, 4), 20)]
+    (chunk,) = plan(view(running, drafts={0: sure()}, cost=FLAT), limits(), 0).chunks
+    assert chunk == (running[0], 1, True, tuple(range(8)))
+    assert drafted(view(running, drafts={0: sure()}, cost=StepCost(0.0, 1.0))) == {0: 0}
+    lengths = [
+        drafted(view(running, drafts={0: Draft((7,) * 8, Odds(p, p))}, cost=StepCost(1.0, 0.1)))[0]
+        for p in (0.05, 0.3, 0.6, 0.9)
+    ]
+    assert lengths == sorted(set(lengths))
+    assert lengths[0] == 0
+
+
+def test_the_limits_of_the_draft() -> None:
+    of = view(
+        [decoding(0, 6, (1, 2, 3, 4), 20), decoding(1, 6, (5, 6, 7, 8), 2)],
+        drafts={0: sure(), 1: sure()},
+        cost=FLAT,
+    )
+    assert drafted(of) == {0: 8, 1: 2}
+    assert drafted(of, SchedulerConfig(max_draft_tokens=3)) == {0: 3, 1: 2}
+    assert drafted(of, SchedulerConfig(max_draft_tokens=0)) == {0: 0, 1: 0}
+
+
+def test_the_batch_shortens_drafts_and_ends_them() -> None:
+    cost = StepCost(1.0, 0.1)
+    longest = []
+    for count in (1, 4, 8, 17, 40):
+        running = [decoding(order, 6, (1, 2, 3, 4), 20) for order in range(count)]
+        longest.append(
+            max(drafted(view(running, drafts=dict.fromkeys(range(count), sure()), cost=cost)).values())
+        )
+    assert longest == sorted(longest, reverse=True)
+    assert longest[0] == 8
+    assert longest[-1] == 0
+
+
+def test_a_step_bound_by_computing_is_not_even_asked_for_drafts() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def draft(sequence: Seq, max_tokens: int) -> Draft:
+        asked.append((sequence.order, max_tokens))
+        return sure()
+
+    running = [decoding(order, 6, (1, 2, 3, 4), 20) for order in range(9)]
+    plan(replace(view(running, cost=StepCost(1.0, 1.0)), draft=draft), limits(), 0)
+    assert asked == []
+    plan(replace(view(running, cost=FLAT), draft=draft), limits(), 0)
+    assert asked == [(order, 8) for order in range(9)]
+
+
+def test_one_draft_does_not_slow_down_a_crowd() -> None:
+    running = [decoding(order, 6, (1, 2, 3, 4), 20) for order in range(8)]
+    cost = StepCost(4.0, 1.0)
+    alone, for_all = {0: sure()}, dict.fromkeys(range(8), sure())
+    assert drafted(view(running, drafts=alone, cost=cost))[0] <= 1
+    assert drafted(view(running, drafts=for_all, cost=cost))[0] > 1
+
+
+def test_there_are_no_drafts_beside_a_prompt_or_a_preemption() -> None:
+    running = [decoding(0, 6, (1, 2, 3, 4), 20)]
+    assert drafted(view([*running, prefilling(1, 20)], drafts={0: sure()}, cost=FLAT)) == {0: 0, 1: 0}
+    assert drafted(view(running, [waiting(1, 3)], drafts={0: sure()}, cost=FLAT)) == {0: 0, 1: 0}
+    short = [decoding(0, 5, (1,), 20), decoding(1, 6, (2, 3), 20)]
+    assert drafted(view(short, num_available=0, drafts={0: sure()}, cost=FLAT)) == {0: 0}
+
+
+@pytest.mark.parametrize(("num_available", "carried"), [(0, 2), (2, 2), (3, 6), (4, 8), (100, 8)])
+def test_drafts_leave_a_block_for_everybody(num_available: int, carried: int) -> None:
+    """Ten tokens in three blocks leave two slots; the other's draft has slots enough."""
+    running = [decoding(0, 10, (1, 2, 3), 20), decoding(1, 6, (4, 5, 6, 7), 20)]
+    of = view(running, num_available=num_available, drafts={0: sure(), 1: sure()}, cost=FLAT)
+    assert drafted(of) == {0: carried, 1: 8}
+
+
+def test_drafts_take_no_block_from_who_waits() -> None:
+    running = [decoding(0, 10, (1, 2, 3), 20)]
+    state = view(running, [waiting(1, 800)], num_available=100, drafts={0: sure()}, cost=FLAT)
+    assert drafted(state) == {0: 2}
+
+
+def test_drafts_count_the_block_that_decoding_takes_in_this_step() -> None:
+    running = [decoding(0, 9, (1, 2), 20)]
+    assert drafted(view(running, num_available=1, drafts={0: sure()}, cost=FLAT)) == {0: 3}
+    assert drafted(view(running, num_available=2, drafts={0: sure()}, cost=FLAT)) == {0: 3}
+    assert drafted(view(running, num_available=3, drafts={0: sure()}, cost=FLAT)) == {0: 7}

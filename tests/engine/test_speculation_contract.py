@@ -1,8 +1,4 @@
-"""What speculation will need, by hand on the fake runner: several rows of one sequence, advance by a list, truncate."""
-
-from array import array
-from collections.abc import Sequence as ReadOnly
-from dataclasses import replace
+"""Speculation by hand on the fake runner: several rows of one sequence, advance by a list, truncate."""
 
 import pytest
 
@@ -11,29 +7,10 @@ from headway.engine.step_builder import build_step
 from headway.engine.view import Chunk
 from headway.kv.blocks import KvBlocks
 from headway.runner.fake import FakeRunner
-from headway.runner.step import Step
 from support.engine_on_fake import make_request, prompt, run_alone
 
 BLOCK_SIZE = 4
 REQUEST = make_request("r", prompt(6), 12)
-
-
-def verification(sequence: Sequence, draft: ReadOnly[int]) -> Step:
-    """Return the step that computes the last token and a draft behind it, and draws after each of them."""
-    count = 1 + len(draft)
-    step = build_step([Chunk(sequence, 1, True)])
-    first = sequence.num_computed
-    sampling = build_step([Chunk(sequence, 1, True)] * count).sampling
-    assert sampling is not None
-    return replace(
-        step,
-        tokens=array("i", [*step.tokens, *draft]),
-        positions=array("i", range(first, first + count)),
-        sequence_starts=array("i", [0, count]),
-        output_rows=array("i", range(count)),
-        output_kinds=array("i", [0] * count),
-        sampling=replace(sampling, positions=array("i", range(first + 1, first + 1 + count))),
-    )
 
 
 @pytest.mark.parametrize("num_right", range(6))
@@ -45,9 +22,9 @@ def test_a_draft_that_is_partly_right_leaves_no_trace(num_right: int) -> None:
     kv.grow(sequence.table, 6)
     sequence.advance(6, runner.execute(build_step([Chunk(sequence, 6, True)])).tokens)
 
-    draft = [*right[1 : 1 + num_right], *((token + 1) % 512 for token in right[1 + num_right : 6])]
+    draft = (*right[1 : 1 + num_right], *((token + 1) % 512 for token in right[1 + num_right : 6]))
     kv.grow(sequence.table, sequence.num_tokens + len(draft))
-    drawn = list(runner.execute(verification(sequence, draft)).tokens)
+    drawn = list(runner.execute(build_step([Chunk(sequence, 1, True, draft)])).tokens)
     accepted = drawn[: num_right + 1]  # a draft's token stands while it is what was drawn before it
     assert accepted == right[1 : num_right + 2]
     sequence.advance(1 + num_right, accepted)

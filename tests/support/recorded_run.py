@@ -57,6 +57,8 @@ class Bits:
     blocks: list[bytes]
     num_preemptions: int
     cached_tokens: int
+    num_accepted: int
+    """Draft tokens that were right, over all requests."""
 
 
 @dataclass
@@ -103,6 +105,7 @@ def record(runner: NativeRunner, run: Run, grammars: Grammars | None = None) -> 
         blocks=blocks,
         num_preemptions=finished.num_preemptions,
         cached_tokens=finished.usage.cached_tokens,
+        num_accepted=engine.statistics().accepted_tokens_total,
     )
 
 

@@ -44,6 +44,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def not_negative(text: str) -> int:
+    """Parse an integer ≥ 0; raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return positive(text) if text.strip("0") else 0
+
+
 def port_number(text: str) -> int:
     """Parse a TCP port, 0 included; raises ArgumentTypeError (getaddrinfo would take 70000 for 4464)."""
     if not text.isascii() or not text.isdecimal() or int(text) > 65535:
@@ -159,6 +166,14 @@ def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
         "sooner (default: %(default)s)",
     )
     group.add_argument(
+        "--max-draft-tokens",
+        type=not_negative,
+        metavar="TOKENS",
+        default=_SCHEDULER.max_draft_tokens,
+        help="tokens a sequence guesses per step from what it read and wrote, which speeds up edits and changes no "
+        "answer; 0 = none (default: %(default)s)",
+    )
+    group.add_argument(
         "--max-queued-requests",
         type=positive,
         metavar="N",
@@ -203,6 +218,7 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         scheduler=SchedulerConfig(
             max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
             max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
+            max_draft_tokens=getattr(args, "max_draft_tokens", _SCHEDULER.max_draft_tokens),
             max_queued_requests=getattr(args, "max_queued_requests", _SCHEDULER.max_queued_requests),
             max_queued_tokens=getattr(args, "max_queued_tokens", _SCHEDULER.max_queued_tokens),
         ),

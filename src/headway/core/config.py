@@ -17,6 +17,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Most sequences that run at once (each choice counts)."""
     max_prefill_tokens: int = 256
     """Most prompt tokens one step carries, over all sequences: what bounds the stall of running streams."""
+    max_draft_tokens: int = 8
+    """Most tokens a sequence drafts per step for speculation; 0 = no speculation. It changes no answer."""
     max_queued_requests: int = 1024
     """Most that wait to run for the first time (each choice counts)."""
     max_queued_tokens: int = 4_000_000

@@ -122,6 +122,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     steps_total: int = 0
     prefill_tokens_total: int = 0
     decode_tokens_total: int = 0
+    drafted_tokens_total: int = 0
+    accepted_tokens_total: int = 0
     prefix_query_tokens_total: int = 0
     prefix_hit_tokens_total: int = 0
     preemptions_total: int = 0

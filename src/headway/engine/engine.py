@@ -24,13 +24,14 @@ from headway.core.clock import Clock
 from headway.core.config import SchedulerConfig
 from headway.core.errors import ConfigError, InternalError
 from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, StepOutputs, Submit, ToEngine
-from headway.engine.drawn import accept, no_token
+from headway.engine.drawn import accept, count_right, no_token, verified
 from headway.engine.grammars import Grammars
 from headway.engine.pooling import HiddenRows, Pooler
 from headway.engine.requests import Requests
 from headway.engine.scheduler import plan
 from headway.engine.sequence import Sequence, State
 from headway.engine.step_builder import build_step
+from headway.engine.step_cost import CostModel
 from headway.engine.view import Plan, View
 from headway.kv.blocks import KvBlocks
 from headway.runner.step import OutputKind, Runner, Step, StepResult
@@ -51,12 +52,15 @@ class Engine:
     ) -> None:
         if config.max_num_seqs < 1 or config.max_prefill_tokens < 1:
             raise ConfigError("max_num_seqs and max_prefill_tokens must be at least 1.")
+        if config.max_draft_tokens < 0:
+            raise ConfigError("max_draft_tokens must be at least 0.")
         self._runner = runner
         self._limits = config
         self._clock = clock
         self.info = info
         self._kv = KvBlocks(info.num_blocks, info.block_size)
         self._requests = Requests(info, config, clock, self._kv, grammars)
+        self._cost = CostModel()
         self._draining = False
 
     # What the owner calls
@@ -106,6 +110,8 @@ class Engine:
                 self._fail(step_plan)
             else:
                 runner_ns = self._clock.now_ns() - before_ns
+                if step_plan.chunks[-1].sequence.is_decoding:  # no prompt: those come last
+                    self._cost.observe(len(step.tokens), runner_ns)
                 self._advance(step_plan, result)
         self._requests.totals.count_step(self._clock.now_ns() - started_ns, runner_ns)
         return self._requests.outbox.take(self.statistics())
@@ -141,6 +147,8 @@ class Engine:
             num_available=self._kv.pool.num_available,
             references=self._kv.pool.references,
             match=lambda sequence: self._kv.match(sequence.chain, sequence.num_tokens),
+            draft=Sequence.draft,
+            cost=self._cost.cost,
         )
 
     def _rearrange(self, step_plan: Plan[Sequence]) -> None:
@@ -159,8 +167,11 @@ class Engine:
                 requests.totals.count_unqueued(sequence.num_prompt)
             sequence.admit(len(shared))
             requests.note_start(sequence)
-        for sequence, _, _ in step_plan.chunks:
-            self._kv.grow(sequence.table, sequence.num_tokens)
+        block_size = self.info.block_size
+        for sequence, _, _, draft in step_plan.chunks:
+            num_tokens = len(sequence.tokens) + len(draft)
+            if num_tokens > len(sequence.table) * block_size:
+                self._kv.grow(sequence.table, num_tokens)
 
     def _execute(self, step: Step) -> StepResult:
         """Make the one call that takes time; raises ValueError for a result that does not answer `step`."""
@@ -178,18 +189,20 @@ class Engine:
         now_ns = self._clock.now_ns()
         row = 0
         hidden = HiddenRows(result.hidden, step_plan.chunks)
-        for sequence, num_tokens, draws in step_plan.chunks:
+        for sequence, num_tokens, draws, draft in step_plan.chunks:
             requests.totals.count_computed(num_tokens, sequence.is_decoding)
             if sequence.pooler is not None:
                 hidden.push(sequence.pooler, num_tokens, ends=draws)
                 self._advance_pooled(sequence, sequence.pooler, num_tokens, ends=draws)
                 continue
             drawn: tuple[int, ...] = ()
-            logprobs = None
-            if draws:
-                drawn = (result.tokens[row],)
-                logprobs = result.logprobs[row] if result.logprobs else None
+            first = row
+            if draft:
+                row += 1 + len(draft)
+                drawn = verified(draft, result.tokens[first:row])
+            elif draws:
                 row += 1
+                drawn = (result.tokens[first],)
             if sequence.state is State.FINISHED:
                 continue  # another choice of its request failed in this step
             live = requests[sequence.request.request_id]
@@ -197,7 +210,10 @@ class Engine:
                 requests.end_all(live, no_token(sequence))
                 continue
             accepted, reason = accept(sequence, drawn)
-            sequence.advance(num_tokens, accepted)
+            if draft:
+                self._advance_drafted(sequence, draft, drawn, accepted)
+            else:
+                sequence.advance(num_tokens, accepted)
             if sequence.matcher is not None and sequence.matcher.is_finished:
                 reason = "stop"
             self._share(sequence)
@@ -205,9 +221,28 @@ class Engine:
                 live.num_output += len(accepted)
                 if live.first_token_ns is None:
                     live.first_token_ns = now_ns
+                scored = result.logprobs[first : first + len(accepted)] if result.logprobs else ()
+                logprobs = tuple(entry for entry in scored if entry is not None) if scored else ()
                 requests.outbox.put_tokens(live.request.request_id, sequence.choice, accepted, logprobs)
             if reason is not None:
                 requests.end_choice(live, sequence, reason)
+
+    def _advance_drafted(
+        self,
+        sequence: Sequence,
+        draft: tuple[int, ...],
+        drawn: tuple[int, ...],
+        accepted: tuple[int, ...],
+    ) -> None:
+        """Advance over the draft tokens that stand; blocks that only the others needed go back."""
+        num_drafts_kept = max(0, len(accepted) - 1)
+        sequence.advance(1 + num_drafts_kept, accepted)
+        self._kv.pool.truncate(sequence.table, sequence.num_computed)
+        totals, num_right = self._requests.totals, count_right(draft, drawn)
+        totals.count_computed(num_drafts_kept, decoding=True)
+        totals.count_drafted(len(draft), num_right)
+        if sequence.drafter is not None:
+            sequence.drafter.settle(len(draft), num_right)
 
     def _advance_pooled(self, sequence: Sequence, pooler: Pooler, num_tokens: int, *, ends: bool) -> None:
         """Note what was computed of a text to embed; `ends`: all of it was, and the request ends."""

@@ -25,10 +25,10 @@ class Outbox:
         return bool(self._choices or self._finished)
 
     def put_tokens(
-        self, request_id: str, choice: int, tokens: tuple[int, ...], logprobs: TokenLogprobs | None
+        self, request_id: str, choice: int, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...]
     ) -> None:
-        """A choice gained tokens."""
-        self._deltas.append(TokenDelta(request_id, choice, tokens, () if logprobs is None else (logprobs,)))
+        """A choice gained tokens; `logprobs`: one for each, or none at all."""
+        self._deltas.append(TokenDelta(request_id, choice, tokens, logprobs))
 
     def put_choice_end(self, request_id: str, choice: int, reason: FinishReason) -> None:
         """A choice ended."""

@@ -55,20 +55,31 @@ class _Pooled(Protocol):
     def pooler(self) -> Pooler | None: ...
 
 
+class _Chunk(Protocol):
+    @property
+    def sequence(self) -> _Pooled: ...
+
+    @property
+    def num_tokens(self) -> int: ...
+
+    @property
+    def draws(self) -> bool: ...
+
+
 class HiddenRows:
     """A step's hidden rows, given out to the poolers that asked for them, in the order of its chunks.
 
     hidden   float32 bytes (num_rows, hidden_size); empty when no chunk asked
     """
 
-    def __init__(self, hidden: bytes, chunks: Iterable[tuple[_Pooled, int, bool]]) -> None:
+    def __init__(self, hidden: bytes, chunks: Iterable[_Chunk]) -> None:
         self._hidden = memoryview(hidden)
         num_rows = 0
         if hidden:
             num_rows = sum(
-                sequence.pooler.num_rows(num_tokens, ends=draws)
-                for sequence, num_tokens, draws in chunks
-                if sequence.pooler is not None
+                chunk.sequence.pooler.num_rows(chunk.num_tokens, ends=chunk.draws)
+                for chunk in chunks
+                if chunk.sequence.pooler is not None
             )
         self._row_bytes = len(hidden) // num_rows if num_rows else 0
         self._at = 0

@@ -8,6 +8,8 @@ running sequence loses its blocks and waits again. Its tokens are kept and recom
 The most urgent sequence is never preempted for another, and alone it always fits (the engine refuses what does not): so
 every step brings it closer to its end, and the next one becomes the most urgent.
 
+Drafts. A step without prompts also carries tokens that decoding sequences may say next (`speculation`).
+
 Shared prefixes. A sequence that needs a block which another one is computing waits for it instead of computing it twice,
 and lends that one its urgency. If the other ends, its computed blocks stay, and the first waiter computes the rest.
 Waiting for a prefix lets others pass; waiting for memory does not.
@@ -18,6 +20,7 @@ It knows no requests, no clock but `now_ns`, and no runner. Other policies come 
 from collections.abc import Sequence
 
 from headway.core.config import SchedulerConfig
+from headway.engine.speculation import with_drafts
 from headway.engine.view import Admission, Chunk, Plan, S, View
 
 
@@ -35,6 +38,10 @@ def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:  # noq
         for admission, chunk in starting:
             admitted.append(admission)
             prefilling.append(chunk)
+    if limits.max_draft_tokens and decoding and not prefilling and not preempted:
+        decoding = with_drafts(
+            view, decoding, max_draft_tokens=limits.max_draft_tokens, num_available=num_available
+        )
     return Plan(preempted=preempted, admitted=admitted, chunks=[*decoding, *prefilling])
 
 

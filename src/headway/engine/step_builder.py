@@ -1,7 +1,8 @@
 """Turns planned chunks into the flat arrays of a `Step`. It decides nothing and changes no sequence.
 
 The random key of a drawn token is (seed, choice, its absolute position), so it does not depend on how the sequence got
-here: batch, chunks, preemption and resumption draw the same token.
+here: batch, chunks, preemption and resumption draw the same token. So does a draft: the token behind one of its tokens is
+drawn with the history and the position that it will have once that draft token stands.
 """
 
 from array import array
@@ -15,13 +16,16 @@ from headway.runner.step import OutputKind, SamplingBatch, Step
 def build_step(chunks: Iterable[Chunk[Sequence]]) -> Step:
     """Return the step that computes `chunks`.
 
-    Its sampled rows are those of chunks that draw, its hidden rows those that poolers ask for; both in the chunks' order.
+    Its sampled rows are those of chunks that draw, one at the last token and one at each token of the draft; its hidden
+    rows those that poolers ask for; both in the chunks' order.
     """
     tokens, positions, starts, context_lens = array("i"), array("i"), array("i", [0]), array("i")
     table, table_starts, adapters = array("i"), array("i", [0]), array("i")
     rows, kinds = array("i"), array("i")
     drawing: list[Sequence] = []
-    for sequence, num_tokens, draws in chunks:
+    drawn_at = array("i")
+    drafted: dict[int, tuple[int, ...]] = {}
+    for sequence, num_tokens, draws, draft in chunks:
         first = sequence.num_computed
         if num_tokens == 1:
             tokens.append(sequence.tokens[first])
@@ -29,6 +33,9 @@ def build_step(chunks: Iterable[Chunk[Sequence]]) -> Step:
         else:
             tokens.extend(sequence.tokens[first : first + num_tokens])
             positions.extend(range(first, first + num_tokens))
+        if draft:
+            tokens.extend(draft)
+            positions.extend(range(first + num_tokens, first + num_tokens + len(draft)))
         starts.append(len(tokens))
         context_lens.append(first)
         table.extend(sequence.table)
@@ -38,10 +45,18 @@ def build_step(chunks: Iterable[Chunk[Sequence]]) -> Step:
             num_rows = sequence.pooler.num_rows(num_tokens, ends=draws)
             rows.extend(range(len(tokens) - num_rows, len(tokens)))
             kinds.extend([OutputKind.HIDDEN] * num_rows)
+        elif draft:
+            num_rows = 1 + len(draft)
+            rows.extend(range(len(tokens) - num_rows, len(tokens)))
+            kinds.extend([OutputKind.LOGITS] * num_rows)
+            drafted.update((len(drawing) + count, draft[:count]) for count in range(1, num_rows))
+            drawing.extend([sequence] * num_rows)
+            drawn_at.extend(range(first + num_tokens, first + num_tokens + num_rows))
         elif draws:
             rows.append(len(tokens) - 1)
             kinds.append(OutputKind.LOGITS)
             drawing.append(sequence)
+            drawn_at.append(first + num_tokens)
     return Step(
         tokens=tokens,
         positions=positions,
@@ -52,24 +67,30 @@ def build_step(chunks: Iterable[Chunk[Sequence]]) -> Step:
         adapter_ids=adapters,
         output_rows=rows,
         output_kinds=kinds,
-        sampling=_sampling(drawing) if drawing else None,
+        sampling=_sampling(drawing, drawn_at, drafted) if drawing else None,
     )
 
 
-def _sampling(sequences: list[Sequence]) -> SamplingBatch:
-    """Return the sampling parameters of one row for each of `sequences`, each drawing its next token."""
+def _sampling(
+    sequences: list[Sequence], positions: "array[int]", drafted: dict[int, tuple[int, ...]]
+) -> SamplingBatch:
+    """Return the sampling parameters of a row for each of `sequences`, which draws the token at its `positions`.
+
+    drafted   row → tokens of the draft before that position, if any
+    """
     all_params = [sequence.request.sampling for sequence in sequences]
     history, history_starts, history_prompt_lens = array("i"), array("i", [0]), array("i")
     bias_starts, bias_ids, bias_values = array("i", [0]), array("i"), array("f")
     mask_rows, masks, num_masks = array("i"), array("I"), 0
-    for sequence, params in zip(sequences, all_params, strict=True):
+    for row, (sequence, params) in enumerate(zip(sequences, all_params, strict=True)):
+        num_prompt = 0
         if params.needs_history:
             history.extend(sequence.tokens)
+            history.extend(drafted.get(row, ()))
+            # What an earlier run generated came with the prompt but is output all the same.
+            num_prompt = sequence.num_prompt - sequence.request.num_resumed
         history_starts.append(len(history))
-        # What an earlier run generated came with the prompt but is output all the same.
-        history_prompt_lens.append(
-            sequence.num_prompt - sequence.request.num_resumed if params.needs_history else 0
-        )
+        history_prompt_lens.append(num_prompt)
         for token, bias in params.logit_bias:
             bias_ids.append(token)
             bias_values.append(bias)
@@ -88,7 +109,7 @@ def _sampling(sequences: list[Sequence]) -> SamplingBatch:
         frequency_penalty=array("f", [p.frequency_penalty for p in all_params]),
         seeds=array("Q", [p.seed for p in all_params]),
         choices=array("i", [s.choice for s in sequences]),
-        positions=array("i", [s.num_tokens for s in sequences]),
+        positions=positions,
         num_logprobs=array("i", [-1 if p.num_logprobs is None else p.num_logprobs for p in all_params]),
         history_starts=history_starts,
         history=history,

@@ -19,6 +19,8 @@ class Totals:
     steps: int = 0
     prefill_tokens: int = 0
     decode_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
     preemptions: int = 0
@@ -47,6 +49,11 @@ class Totals:
             self.decode_tokens += num_tokens
         else:
             self.prefill_tokens += num_tokens
+
+    def count_drafted(self, num_drafted: int, num_right: int) -> None:
+        """A step carried `num_drafted` draft tokens of a sequence, of which the first `num_right` were right."""
+        self.drafted_tokens += num_drafted
+        self.accepted_tokens += num_right
 
     def count_step(self, step_ns: int, runner_ns: int) -> None:
         """A step took `step_ns`, of which the runner took `runner_ns`."""
@@ -82,6 +89,8 @@ class Totals:
             steps_total=self.steps,
             prefill_tokens_total=self.prefill_tokens,
             decode_tokens_total=self.decode_tokens,
+            drafted_tokens_total=self.drafted_tokens,
+            accepted_tokens_total=self.accepted_tokens,
             prefix_query_tokens_total=self.prefix_query_tokens,
             prefix_hit_tokens_total=self.prefix_hit_tokens,
             preemptions_total=self.preemptions,

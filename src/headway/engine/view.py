@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from headway.engine.drafts import Draft
+from headway.engine.step_cost import StepCost
 from headway.kv.prefix_cache import BlockKey
 
 
@@ -54,6 +56,11 @@ class SequenceView(Protocol):
         """Whether blocks this sequence computes will become shareable."""
         ...
 
+    @property
+    def num_draftable(self) -> int:
+        """Most draft tokens that the next step may carry: with them and one more its limit is reached."""
+        ...
+
 
 S = TypeVar("S", bound=SequenceView)
 
@@ -68,6 +75,8 @@ class View(Generic[S]):
     num_available blocks that can be allocated, evicting what nobody uses
     references    block → number of sequences that hold it
     match         sequence → cached blocks it could start from
+    draft         (decoding sequence, most tokens) → what may come next; asked at most once a step
+    cost          what a step takes that carries no prompt
     """
 
     running: Sequence[S]
@@ -76,14 +85,20 @@ class View(Generic[S]):
     num_available: int
     references: Callable[[int], int]
     match: Callable[[S], Sequence[int]]
+    draft: Callable[[S, int], Draft]
+    cost: StepCost
 
 
 class Chunk(NamedTuple, Generic[S]):
-    """The next `num_tokens` tokens of a sequence; `draws`: they reach its end, so that a token is sampled."""
+    """The next `num_tokens` tokens of a sequence; `draws`: they reach its end, so that a token is sampled.
+
+    draft   tokens that are computed behind them, a token being sampled at each; only of a decoding sequence
+    """
 
     sequence: S
     num_tokens: int
     draws: bool
+    draft: tuple[int, ...] = ()
 
 
 class Admission(NamedTuple, Generic[S]):

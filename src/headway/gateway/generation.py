@@ -123,8 +123,9 @@ class Generation:
         text = self._texts[source * self._n + delta.choice]
         if self._cancelled or text.ended:
             return ()
-        self._record.note_tokens(text.choice, len(delta.token_ids))
+        num_before = text.num_tokens
         found = text.push(delta.token_ids, delta.logprobs)
+        self._record.note_tokens(text.choice, text.num_tokens - num_before)
         if found and isinstance(found[-1], ChoiceEnd):  # it ended for a reason that the engine does not know
             self._engine.cancel_nowait(self._requests[source].request_id, delta.choice, "stop")
         return found

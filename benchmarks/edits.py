@@ -1,0 +1,244 @@
+"""How much faster code edits decode with speculation than without: `python benchmarks/edits.py [--model smollm2]`.
+
+Thirty edits (`edit_scripts`): the prompt asks for a change of a function that it quotes, the answer is the changed function.
+The answer is played from a script: a runner computes every step in full, in its real time, and then answers with the
+script's token for each position. So what is accepted is what real edits allow, not what a small model happens to say. Each
+edit is decoded with and without speculation in turn (A B A B); only decode steps count, from the first token to the last.
+
+Prints one JSON object: the summary, then each edit with the duration of every step, in milliseconds, and its rows.
+`--nothing-right` plays tokens instead that no draft guesses although the prompt keeps suggesting them: the price of
+speculation where it is of no use.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from edit_scripts import Edit, edits
+from headway.core.clock import MonotonicClock
+from headway.core.config import EngineConfig, SchedulerConfig
+from headway.core.messages import EngineStats, Submit
+from headway.core.request import Request
+from headway.core.sampling import SamplingParams
+from headway.engine.engine import Engine, engine_info
+from headway.models.architectures import open_plan
+from headway.models.fetch import resolve_model
+from headway.models.text_side import open_text
+from headway.models.tokenizer import Tokenizer
+from headway.runner.native import load_runner
+from headway.runner.step import Runner, RunnerInfo, Step, StepResult
+
+MIXING = 7
+"""Step through the edits, without a common divisor with thirty: a few then are of different functions and kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One edit as tokens."""
+
+    name: str
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+
+
+class PlayedRunner:
+    """Computes every step on `runner`, then draws the tokens of a script: by seed, at each absolute position."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.scripts: dict[int, Script] = {}
+        self.num_rows = 0
+
+    @property
+    def info(self) -> RunnerInfo:
+        """What the runner is."""
+        return self._runner.info
+
+    def execute(self, step: Step) -> StepResult:
+        """Compute, then play."""
+        self.num_rows = len(step.tokens)
+        result = self._runner.execute(step)
+        if step.sampling is None:
+            return result
+        played = [
+            self._played(seed, position)
+            for seed, position in zip(step.sampling.seeds, step.sampling.positions, strict=True)
+        ]
+        return replace(result, tokens=played)
+
+    def _played(self, seed: int, position: int) -> int:
+        script = self.scripts[seed]
+        index = position - len(script.prompt)
+        return script.answer[min(index, len(script.answer) - 1)]
+
+    def read_block(self, block: int) -> bytes:
+        """Not needed here."""
+        raise NotImplementedError(block)
+
+    def write_block(self, block: int, data: bytes) -> None:
+        """Not needed here."""
+        raise NotImplementedError(block, data)
+
+    def copy_block(self, source: int, target: int) -> None:
+        """Not needed here."""
+        raise NotImplementedError(source, target)
+
+
+@dataclass(slots=True)
+class Run:
+    """The decode steps of one batch of scripts."""
+
+    step_ms: list[float] = field(default_factory=list)
+    step_rows: list[int] = field(default_factory=list)
+    num_tokens: int = 0
+    num_drafted: int = 0
+    num_accepted: int = 0
+
+    @property
+    def tok_s(self) -> float:
+        """Tokens per second, of all sequences."""
+        return 1_000 * self.num_tokens / sum(self.step_ms)
+
+
+def to_script(edit: Edit, tokenizer: Tokenizer) -> Script:
+    """Return `edit` as a chat model would be asked, and its answer to the end of the code."""
+    prompt = f"<|im_start|>user\n{edit.instruction}\n\n```python\n{edit.before}```<|im_end|>\n<|im_start|>assistant\n"
+    answer = f"```python\n{edit.after}```"
+    return Script(edit.name, tuple(tokenizer.encode(prompt)), tuple(tokenizer.encode(answer, add_bos=False)))
+
+
+def never_right(script: Script) -> Script:
+    """Return a script that copies three tokens of its prompt, then leaves it, again and again."""
+    answer = array("i")
+    for start in range(0, len(script.answer) - 4, 4):
+        answer.extend(script.prompt[-start - 8 : -start - 5])
+        answer.append(1_000 + start)
+    return Script(script.name, script.prompt, tuple(answer))
+
+
+def play(runner: PlayedRunner, scripts: Sequence[Script], max_draft_tokens: int) -> Run:
+    """Decode `scripts` together, on an engine that has not seen them."""
+    limits = SchedulerConfig(max_draft_tokens=max_draft_tokens, max_prefill_tokens=4096)
+    engine = Engine(runner, limits, MonotonicClock(), engine_info("played", runner))
+    runner.scripts = dict(enumerate(scripts))
+    for seed, script in enumerate(scripts):
+        sampling = SamplingParams(temperature=0.0, seed=seed)
+        engine.handle(
+            Submit(
+                Request(
+                    request_id=str(seed),
+                    token_ids=script.prompt,
+                    sampling=sampling,
+                    max_tokens=len(script.answer),
+                )
+            )
+        )
+    run, stats, num_started = Run(), EngineStats(), 0
+    while engine.has_work:
+        before_ns = time.perf_counter_ns()
+        outputs = engine.step()
+        elapsed_ms = (time.perf_counter_ns() - before_ns) / 1e6
+        assert outputs is not None
+        stats = outputs.stats
+        if num_started < len(
+            scripts
+        ):  # prompts, and the first tokens of those that were sooner done with theirs
+            num_started += len(outputs.deltas)
+            continue
+        run.step_ms.append(elapsed_ms)
+        run.step_rows.append(runner.num_rows)
+        run.num_tokens += sum(len(delta.token_ids) for delta in outputs.deltas)
+    run.num_drafted, run.num_accepted = stats.drafted_tokens_total, stats.accepted_tokens_total
+    return run
+
+
+def compare(runner: PlayedRunner, scripts: Sequence[Script], args: argparse.Namespace) -> dict[str, object]:
+    """Decode `scripts` with and without speculation in turn; return what is told of them."""
+    without: list[Run] = []
+    using: list[Run] = []
+    for _ in range(args.repeat):
+        without.append(play(runner, scripts, 0))
+        using.append(play(runner, scripts, args.max_draft_tokens))
+    last = using[-1]
+    return {
+        "edits": [script.name for script in scripts],
+        "tokens": last.num_tokens,
+        "speedup": round(
+            statistics.median(b.tok_s / a.tok_s for a, b in zip(without, using, strict=True)), 3
+        ),
+        "tok_s": [round(statistics.median(run.tok_s for run in runs), 2) for runs in (without, using)],
+        "tokens_per_step": round(last.num_tokens / len(last.step_ms) / len(scripts), 3),
+        "acceptance": round(last.num_accepted / max(1, last.num_drafted), 3),
+        "rows_per_step": round(statistics.mean(last.step_rows), 2),
+        "steps": [
+            {"ms": [round(ms, 3) for ms in run.step_ms], "rows": run.step_rows} for run in (without[-1], last)
+        ],
+    }
+
+
+def open_model(args: argparse.Namespace) -> tuple[Runner, Tokenizer]:
+    """Load the model; return its runner and a tokenizer."""
+    path = resolve_model(args.model)
+    config = EngineConfig(
+        model=args.model,
+        model_path=str(path),
+        weights=args.weights,
+        kv=args.kv,
+        threads=args.threads,
+        max_context=2048,
+        scheduler=SchedulerConfig(max_num_seqs=max(1, args.batch)),
+    )
+    return load_runner(open_plan(path), config), open_text(path).tokenizer
+
+
+def measure(runner: Runner, tokenizer: Tokenizer, args: argparse.Namespace) -> dict[str, object]:
+    """Play the edits on `runner`; return all that is printed."""
+    scripts = [to_script(edit, tokenizer) for edit in edits()]
+    if args.nothing_right:
+        scripts = [never_right(script) for script in scripts]
+    mixed = [scripts[MIXING * index % len(scripts)] for index in range(len(scripts))]
+    scripts = mixed[args.skip : args.skip + args.edits]
+    played = PlayedRunner(runner)
+    found = [
+        compare(played, scripts[first : first + args.batch], args)
+        for first in range(0, len(scripts), args.batch)
+    ]
+    names = ("speedup", "tokens_per_step", "acceptance", "rows_per_step")
+    summary = {name: statistics.median(one[name] for one in found) for name in names}  # type: ignore[type-var]
+    return {
+        "fingerprint": runner.info.system_fingerprint,
+        "settings": vars(args),
+        "medians": summary,
+        "found": found,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Measure decoding of code edits with and without speculation."
+    )
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
+    parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument(
+        "--edits", type=int, default=30, help="how many of the thirty, functions and kinds mixed"
+    )
+    parser.add_argument(
+        "--skip", type=int, default=0, help="how many to leave out before, to measure in parts"
+    )
+    parser.add_argument("--batch", type=int, default=1, help="edits that decode together")
+    parser.add_argument("--max-draft-tokens", type=int, default=8)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--nothing-right", action="store_true")
+    args = parser.parse_args()
+    runner, tokenizer = open_model(args)
+    print(json.dumps(measure(runner, tokenizer, args)))
+
+
+if __name__ == "__main__":
+    main()
