@@ -175,7 +175,7 @@ def settings_axes(case: Case, peer: str) -> Axes:
         return {
             "prefix_cache": (not prefill,),
             "INFERENCE_PRECISION_HINT": (None, "f32", "bf16"),
-            "DYNAMIC_QUANTIZATION_GROUP_SIZE": (None, 32, 64, 128, 0),
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": (None, 32, 64, 0),
             # Fixed where int8 is what is compared.
             "KV_CACHE_PRECISION": ("u8",) if case.kv == "int8" else (None, "u8", "bf16"),
         }

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peers.cases import Case, Decode, Settings, settings_axes
+from peers.cases import Case, Decode, Prefill, Settings, settings_axes
 from peers.driver import Driver, DriverFailed
 from peers.headway_perf import HeadwayFailed, perf_arguments, run_perf, tokens_a_second
 from peers.machine import BusyMeter, load_average
@@ -21,8 +21,8 @@ from peers.record import Record
 from peers.summary import comparisons, medians, rounds
 from peers.sweep import TRIES, sweep
 
-SWEEP_CONTEXT = 512
-"""Longest context with which settings are tried: filling 4,000 tokens for each would take minutes."""
+SWEEP_TOKENS = 512
+"""Most tokens of context, of all sequences, with which settings are tried: filling 4,000 takes a minute each time."""
 
 _KEPT = ("limits", "efficiency", "settings")
 
@@ -81,9 +81,7 @@ def best_settings(bench: Bench, case: Case, peer: str, record: Record) -> Settin
     known = record.sweeps.setdefault(swept, {})
     if peer not in known:
         _say(f"{swept}: looking for the best settings of {peer}")
-        work, started = case.work, time.monotonic()
-        if isinstance(work, Decode):
-            work = replace(work, context=min(work.context, SWEEP_CONTEXT))
+        work, started = sweep_work(case.work), time.monotonic()
 
         def measure(settings: Settings) -> list[float]:
             try:
@@ -100,6 +98,13 @@ def best_settings(bench: Bench, case: Case, peer: str, record: Record) -> Settin
         record.save()
     best_known: Settings = known[peer]["best"]
     return best_known
+
+
+def sweep_work(work: Prefill | Decode) -> Prefill | Decode:
+    """Return what is measured to compare settings: the same with less context to fill before."""
+    if isinstance(work, Decode):
+        return replace(work, context=min(work.context, SWEEP_TOKENS // work.batch))
+    return work
 
 
 def _take_turns(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peers.cases import BETTER, CASES, Decode, find_cases, settings_axes
-from peers.compare import is_done
+from peers.compare import is_done, sweep_work
 from peers.driver import Driver, DriverFailed
 from peers.drivers.llama_api import ContextParams, ModelParams, check_layout
 from peers.environments import link_libraries
@@ -86,6 +86,12 @@ def test_a_sweep_passes_over_settings_that_are_refused() -> None:
     assert tried[0] == {"settings": {"a": 1}, "tok_s": []}
     with pytest.raises(ValueError, match="refused"):
         sweep({"a": (1, 2)}, lambda _: [])
+
+
+def test_settings_are_tried_without_filling_long_contexts() -> None:
+    assert sweep_work(case_named("decode-4000").work) == Decode(batch=1, context=512, tokens=16)
+    assert sweep_work(case_named("decode-32").work) == Decode(batch=32, context=16, tokens=8)
+    assert sweep_work(case_named("prefill-512").work) == case_named("prefill-512").work
 
 
 def test_headway_measures_the_same_work() -> None:
