@@ -11,6 +11,10 @@ BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 SIDES = {HEADWAY: "Headway", LLAMA_CPP: "llama.cpp", OPENVINO: "OpenVINO GenAI"}
 
 
+NOISY = 0.25
+"""A spread beyond which a verdict says so: a busy machine slows the sides down unequally."""
+
+
 def replace_table(document: Path, table: str) -> None:
     """Put `table` between the markers; raises ValueError if they are not there, once, in this order."""
     head, found, rest = document.read_text().partition(BEGIN)
@@ -29,7 +33,11 @@ def _heading(data: Mapping[str, Any], source: str) -> str:
     machine = data["machine"]
     virtual = ", a virtual machine" if machine["virtual_machine"] else ""
     versions = data.get("versions", {})
-    peers = ", ".join(f"{SIDES[peer]} {versions[peer]['version']}" for peer in versions if peer in SIDES)
+    peers = ", ".join(
+        f"{SIDES[peer]} {versions[peer]['version']} ({data['requirements'][peer][0]})"
+        for peer in versions
+        if peer in SIDES
+    )
     return (
         f"{data['date']}, {machine['cpu']} ({', '.join(machine['cpu_flags'])}){virtual}, {data['threads']} threads; "
         f"{peers}. "
@@ -45,7 +53,7 @@ def _table(data: Mapping[str, Any]) -> Iterator[str]:
             yield f"| {case['title']} |" + " |" * len(SIDES) + f" not measured: {case['error']} |"
             continue
         cells = [_figure(case, side) for side in SIDES]
-        verdicts = "; ".join(_verdict(found) for found in case["comparisons"])
+        verdicts = "; ".join(_verdict(case, found) for found in case["comparisons"])
         yield "| " + " | ".join((case["title"], *cells, verdicts)) + " |"
 
 
@@ -57,8 +65,11 @@ def _figure(case: Mapping[str, Any], side: str) -> str:
     return f"{median:,.{0 if median >= 100 else 1}f} ({spread(runs):.0%} of {len(runs)})"
 
 
-def _verdict(found: Mapping[str, Any]) -> str:
+def _verdict(case: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     word = "aim reached" if found["aim_met"] else "met" if found["met"] else "missed"
+    sides = (case["runs"][side] for side in (HEADWAY, found["against"]))
+    if max(spread([run["tok_s"] for run in runs]) for runs in sides) > NOISY:
+        word += ", but too noisy to tell"
     ratio = f"{found['ratio']:.2f}×"
     return f"{ratio} {SIDES[found['against']]} ({found['at_least']}×, {found['aim']}×): {word}"
 

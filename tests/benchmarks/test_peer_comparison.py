@@ -150,6 +150,7 @@ DATA: dict[str, Any] = {
     "date": "2026-01-02",
     "threads": 2,
     "machine": {"cpu": "C", "cpu_flags": ["avx2"], "virtual_machine": True},
+    "requirements": {LLAMA_CPP: ["l==1"], OPENVINO: ["o==2"]},
     "versions": {LLAMA_CPP: {"version": "1"}, OPENVINO: {"version": "2"}},
     "sweeps": {"decode-1": {LLAMA_CPP: {"best": {"flash_attention": True, "ubatch": 512}}}},
     "cases": {
@@ -178,7 +179,13 @@ def test_the_table_shows_medians_spread_and_verdicts() -> None:
     assert "| decode | 20.0 (10% of 2) | 200 (0% of 1) |  | 0.10× llama.cpp (1.05×, 1.15×): missed |" in lines
     assert "| more | | | | not measured: it crashed |" in lines
     assert "| decode-1 | flash_attention on, ubatch 512 |  |" in lines
-    assert "llama.cpp 1, OpenVINO GenAI 2" in lines[0]
+    assert "llama.cpp 1 (l==1), OpenVINO GenAI 2 (o==2)" in lines[0]
+
+
+def test_a_verdict_from_runs_that_differ_much_says_so() -> None:
+    runs = {HEADWAY: [{"tok_s": 30.0}, {"tok_s": 10.0}], LLAMA_CPP: [{"tok_s": 200.0}]}
+    noisy = DATA | {"cases": {"decode-1": DATA["cases"]["decode-1"] | {"runs": runs}}}
+    assert "missed, but too noisy to tell" in render(noisy, "results.json")
 
 
 def test_only_what_is_between_the_markers_changes(tmp_path: Path) -> None:
