@@ -81,6 +81,23 @@ def finite(text: str) -> float:
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options from which `engine_config` builds an EngineConfig."""
     group = parser.add_argument_group("engine")
+    add_format_options(group)
+    group.add_argument(
+        "--kv-memory",
+        type=byte_size,
+        metavar="SIZE",
+        help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
+    )
+    group.add_argument(
+        "--max-context",
+        type=positive,
+        metavar="TOKENS",
+        help="longest prompt plus answer (default: what the model was trained for)",
+    )
+
+
+def add_format_options(group: argparse._ArgumentGroup) -> None:  # argparse names it no other way
+    """Add in what formats a model is run, and with what of the processor."""
     group.add_argument(
         "--weights",
         choices=get_args(WeightFormat),
@@ -99,18 +116,6 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         choices=get_args(KvFormat),
         default=_ENGINE.kv,
         help="format of the KV cache (default: %(default)s)",
-    )
-    group.add_argument(
-        "--kv-memory",
-        type=byte_size,
-        metavar="SIZE",
-        help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
-    )
-    group.add_argument(
-        "--max-context",
-        type=positive,
-        metavar="TOKENS",
-        help="longest prompt plus answer (default: what the model was trained for)",
     )
     group.add_argument(
         "--threads",
