@@ -1,8 +1,8 @@
 """One run of `headway perf`: finds the model, checks that all of it fits, measures it and the machine by turns."""
 
 import math
-from dataclasses import dataclass
 
+from headway.cli.perf_result import PerfResult
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
 from headway.core.plan import ModelPlan, ModelShape
@@ -10,53 +10,26 @@ from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.models.sources import cache_folder, known_sha256
 from headway.runner.estimate import MemoryNeeds, memory_needs
-from headway.runner.machine import available_memory_bytes, available_threads
+from headway.runner.machine import available_memory_bytes
 from headway.runner.machine_limits import (
     READ_BYTES,
     LimitMeter,
-    LimitRuns,
     Limits,
     raise_record,
     read_record,
     record_key,
     with_record,
 )
-from headway.runner.measure import Measured, Workload, measure
+from headway.runner.measure import Workload, measure
 from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
 from headway.runner.random_weights import pack_random, random_plan
-from headway.runner.roofline import kv_tokens, read_once
+from headway.runner.roofline import read_once
 from headway.runner.shapes import SHAPE_PREFIX, find_shape
 
 _LEAST_LIMIT_RUNS = 5
 _RECORD_FILE = "peaks.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerfResult:
-    """What was run, what it measured, and what the machine did beside it."""
-
-    config: EngineConfig
-    """With the memory that was given to the KV cache."""
-    workload: Workload
-    shape: ModelShape
-    isa: str
-    threads: int
-    weight_bytes: int
-    step_weight_bytes: int
-    """Of them, what one token's step reads."""
-    kv_token_bytes: int
-    system_fingerprint: str
-    measured: Measured
-    limits: Limits
-    limit_runs: LimitRuns
-
-    @property
-    def decode_bytes(self) -> float:
-        """What a step of one sequence reads at least: weights, scales included, and its keys and values."""
-        context = self.workload.context + self.workload.output_tokens // 2
-        return self.step_weight_bytes + self.kv_token_bytes * kv_tokens(self.shape, context=context)
 
 
 def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> PerfResult:
@@ -74,12 +47,12 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
     meter = LimitMeter(
         isa=runner.model.isa,
         threads=runner.model.threads,
-        num_bytes=min(READ_BYTES, max(1, available_memory_bytes() // 4)),
+        num_bytes=min(READ_BYTES, available_memory_bytes() // 4 + 1),
     )
-    limit_runs = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (1 + len(workload.batches))))
+    runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (len(workload.batches) + 2)))
 
     def between() -> None:
-        for _ in range(limit_runs):
+        for _ in range(runs_at_once):
             meter.run()
 
     measured = measure(runner, workload, phases=phases, between=between)
@@ -96,6 +69,7 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
         measured=measured,
         limits=_judged(meter.runs.best(), isa=runner.model.isa, threads=runner.model.threads),
         limit_runs=meter.runs,
+        runs_at_once=runs_at_once,
     )
 
 

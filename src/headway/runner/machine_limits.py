@@ -111,17 +111,13 @@ def read_record(path: Path, key: str) -> Mapping[str, float]:
     peaks = _read(path).get(key)
     if not isinstance(peaks, dict):
         return {}
-    return {
-        name: value for name, value in peaks.items() if isinstance(value, float) and value < float("inf")
-    }
+    return {name: value for name, value in peaks.items() if isinstance(value, float) and value < float("inf")}
 
 
 def raise_record(path: Path, key: str, measured: Limits) -> None:
     """Put the peaks on record that are higher than what is there. What cannot be written is not."""
     old = read_record(path, key)
-    new = {
-        name: max(getattr(measured, name), old.get(name, 0.0)) for name in ("int8_gops", "bf16_gflops")
-    }
+    new = {name: max(getattr(measured, name), old.get(name, 0.0)) for name in ("int8_gops", "bf16_gflops")}
     if new == dict(old):
         return
     text = json.dumps(_read(path) | {key: new}, indent=2)

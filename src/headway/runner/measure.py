@@ -58,9 +58,13 @@ class Measured:
 
 
 def measure(
-    runner: NativeRunner, workload: Workload, *, phases: bool = False, between: Callable[[], None] = lambda: None
+    runner: NativeRunner,
+    workload: Workload,
+    *,
+    phases: bool = False,
+    between: Callable[[], None] = lambda: None,
 ) -> Measured:
-    """Measure `workload.repeat` times, calling `between` before the prompt and before each batch.
+    """Measure `workload.repeat` times, calling `between` before the prompt, before each batch and after the last.
 
     The runner needs `workload.num_blocks` blocks and a context of `workload.longest`; what they held is lost.
     """
@@ -78,6 +82,7 @@ def measure(
             between()
             decode_s[batch].append(bench.decode(batch))
             counted[batch] += _take_phases(runner, phases)
+        between()
     runner.time_phases(False)
     return Measured(
         prefill_s=prefill_s,
@@ -101,9 +106,7 @@ def _take_phases(runner: NativeRunner, wanted: bool) -> Iterator[Phases]:
 def _mean(many: Sequence[Phases]) -> Phases:
     return Phases(
         step_ms=sum(one.step_ms for one in many) / len(many),
-        phases_ms={
-            name: sum(one.phases_ms[name] for one in many) / len(many) for name in many[0].phases_ms
-        },
+        phases_ms={name: sum(one.phases_ms[name] for one in many) / len(many) for name in many[0].phases_ms},
     )
 
 
