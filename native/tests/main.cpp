@@ -14,5 +14,6 @@ int main(int argc, char** argv) {
   test_kernels(checks);
   test_forward(checks);
   test_invariance(checks);
+  test_limits(checks);
   return checks.finish();
 }
