@@ -9,6 +9,7 @@ from headway.cli.main import build_parser
 from headway.core import errors
 from headway.core.events import EngineStateChanged
 from headway.obs.metrics import Metrics
+from headway.runner.shapes import SHAPES
 from headway.wire.chat_request import ChatFields
 from headway.wire.completion_request import CompletionFields
 
@@ -35,6 +36,10 @@ def section(heading: str) -> str:
 
 def test_every_option_is_documented_and_no_other() -> None:
     assert documented(r"--[a-z][a-z-]+") == set(options(build_parser()))
+
+
+def test_every_shape_is_documented() -> None:
+    assert {name for name in SHAPES if f"`{name}`" not in section("### `perf`")} == set()
 
 
 def test_every_metric_is_documented_and_no_other() -> None:

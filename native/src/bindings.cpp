@@ -14,6 +14,7 @@
 
 #include "forward.h"
 #include "kv_cache.h"
+#include "machine_limits.h"
 #include "model.h"
 #include "tensor_types.h"
 
@@ -105,6 +106,13 @@ std::int64_t packed_bytes(const std::string& weights, int group_size, int tensor
   matrix.columns = columns;
   matrix.choose_format(type);
   return matrix.num_bytes();
+}
+
+nb::tuple phases(const Runner& runner) {
+  const PhaseTotals& totals = runner.phases();
+  nb::dict times;
+  for (std::size_t i = 0; i < kNumPhases; ++i) times[kPhaseNames[i]] = totals.times[i];
+  return nb::make_tuple(totals.num_steps, totals.steps_ns, times);
 }
 
 nb::bytes dequantize(int tensor_type, std::int64_t columns, const ByteArray& data) {
@@ -238,6 +246,7 @@ void bind_kv_cache(nb::module_& module) {
   nb::class_<KvCache>(module, "KvCache", "Keys and values in blocks of `block_size` positions, a multiple of 16.")
       .def(nb::init<std::shared_ptr<Model>, std::int64_t, std::int64_t, std::string_view>(), "model"_a, nb::kw_only(),
            "num_blocks"_a, "block_size"_a = kPartTokens, "dtype"_a = "bf16")
+      .def_prop_ro("model", &KvCache::shared_model)
       .def_prop_ro("num_blocks", &KvCache::num_blocks)
       .def_prop_ro("block_bytes", &KvCache::block_bytes)
       .def(
@@ -271,7 +280,19 @@ void bind_runner(nb::module_& module) {
            "None or (logprob, ((id, logprob), ...)). Raises ValueError; nothing is computed then.")
       .def("forward", &forward, nb::kw_only(), "tokens"_a, "positions"_a, "sequence_starts"_a, "context_lens"_a,
            "block_table"_a, "block_table_starts"_a, "adapter_ids"_a, "output_rows"_a, "output_kinds"_a,
-           "Compute a step without sampling; return the logits of its rows of kind logits as float32 bytes.");
+           "Compute a step without sampling; return the logits of its rows of kind logits as float32 bytes.")
+      .def("time_phases", &Runner::time_phases, "on"_a, "Switch phase timers on or off; forget what they counted.")
+      .def("phases", &phases, "Return (number of steps, their nanoseconds, {phase: nanoseconds}) since time_phases.");
+}
+
+void bind_limits(nb::module_& module) {
+  nb::class_<MachineLimits>(module, "MachineLimits", "What the machine can do at most: one run a call.")
+      .def(nb::init<std::string_view, int, std::int64_t>(), nb::kw_only(), "isa"_a, "threads"_a, "num_bytes"_a,
+           nb::call_guard<GilRelease>())
+      .def_prop_ro("isa", &MachineLimits::isa)
+      .def("int8_ops_per_s", &MachineLimits::int8_ops_per_s, "duration_s"_a, nb::call_guard<GilRelease>())
+      .def("float_ops_per_s", &MachineLimits::float_ops_per_s, "duration_s"_a, nb::call_guard<GilRelease>())
+      .def("read_bytes_per_s", &MachineLimits::read_bytes_per_s, nb::call_guard<GilRelease>());
 }
 
 }  // namespace
@@ -288,4 +309,5 @@ NB_MODULE(_native, module) {
   headway::bind_model(module);
   headway::bind_kv_cache(module);
   headway::bind_runner(module);
+  headway::bind_limits(module);
 }

@@ -21,6 +21,7 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
   if (!model_.finished())
     throw std::invalid_argument("The model is not finished: load its tensors, then call finish().");
   space_.workers.resize(static_cast<std::size_t>(num_workers_));
+  clocks_.resize(static_cast<std::size_t>(num_workers_));
 }
 
 StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
@@ -32,7 +33,7 @@ StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
   job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
   prepare(job);
   job.output.sampled.resize(static_cast<std::size_t>(num_rows));
-  if (job.num_tokens > 0) model_.pool().run([&](WorkerPool::Worker& worker) { compute(job, worker); });
+  run(job);
   return std::move(job.output);
 }
 
@@ -41,7 +42,7 @@ StepOutput Runner::forward(const Step& step) {
   check_step(step, *cache_);
   Job job{step, {}, space_.attention_plan, 0, {}, {}, {}, {}, 1, {}};
   prepare(job);
-  if (job.num_tokens > 0) model_.pool().run([&](WorkerPool::Worker& worker) { compute(job, worker); });
+  run(job);
   const auto vocab_size = static_cast<std::size_t>(shape_.vocab_size);
   job.output.logits.resize(job.logit_rows.size() * vocab_size);
   for (std::size_t i = 0; i < job.logit_rows.size(); ++i)
@@ -124,29 +125,36 @@ void Runner::prepare(Job& job) {
 }
 
 void Runner::compute(Job& job, Worker& worker) {
+  PhaseClock& clock = clock_of(worker);
   embed(job, worker);
+  clock.lap(Phase::kEmbed);
   for (int layer = 0; layer < shape_.num_layers; ++layer) {
     const LayerWeights& weights = model_.layers()[static_cast<std::size_t>(layer)];
     norm(job, weights.attention_norm, worker);
     project_qkv(job, weights, worker);
     rotate_and_store(job, layer, worker);
+    clock.lap(Phase::kQkv);
     if (job.attention.split) {
       attend_split(job, layer, worker);
       merge_split(job, layer, worker);
     } else {
       attend(job, layer, worker);
     }
+    clock.lap(Phase::kAttention);
     if (activations_.integers || activations_.halves) encode_attention(job, worker);
     float* block_output = shape_.post_norms ? space_.block_output.data() : space_.residual.data();
     project(weights.attention_output, space_.attention.rows(), job.num_tokens, block_output, strides_.hidden,
             !shape_.post_norms, worker);
     if (shape_.post_norms) add_normed(job, weights.attention_post_norm, worker);
+    clock.lap(Phase::kAttentionOutput);
     norm(job, weights.ffn_norm, worker);
     if (shape_.num_experts > 0) route(job, weights, worker);
     feed_forward(job, weights, worker);
+    clock.lap(Phase::kMlp);
   }
   read_out(job, worker);
   if (!job.sampling.empty()) sample(job, worker);
+  clock.lap(Phase::kHead);
 }
 
 void Runner::embed(const Job& job, Worker& worker) {

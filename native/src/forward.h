@@ -10,6 +10,7 @@
 
 #include "attention_plan.h"
 #include "kv_cache.h"
+#include "phase_timer.h"
 #include "step.h"
 #include "workspace.h"
 
@@ -40,11 +41,16 @@ class Runner {
   // The same without sampling: returns the logits.
   StepOutput forward(const Step& step);
 
+  // Switches phase timers on, or off; either way forgets what they counted.
+  void time_phases(bool on);
+  const PhaseTotals& phases() const { return phases_; }
+
  private:
   using Worker = WorkerPool::Worker;
   struct Job;  // what the workers share during a step
 
   void prepare(Job& job);
+  void run(Job& job);
   void compute(Job& job, Worker& worker);
   void embed(const Job& job, Worker& worker);
   void norm(const Job& job, const PaddedVector& weight, Worker& worker);
@@ -66,6 +72,7 @@ class Runner {
   void sample(Job& job, Worker& worker);
 
   WorkerScratch& scratch_of(const Worker& worker) { return space_.workers[static_cast<std::size_t>(worker.index())]; }
+  PhaseClock& clock_of(Worker& worker);
   int window_of(int layer) const { return shape_.layers[static_cast<std::size_t>(layer)].window; }
   void normalize_head(float* head, const PaddedVector& weight, WorkerScratch& scratch) const;
   void normalize_row(const float* row, const PaddedVector& weight, std::int64_t target);
@@ -90,6 +97,8 @@ class Runner {
   const Strides strides_;
   const AttentionConstants attention_;
   Workspace space_;
+  std::vector<PhaseClock> clocks_;  // one per worker
+  PhaseTotals phases_;
 };
 
 }  // namespace headway

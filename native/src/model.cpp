@@ -19,21 +19,6 @@ std::string name_of(const TensorPlace& place) {
   return name;
 }
 
-const Kernels& choose_kernels(std::string_view isa) {
-  const std::vector<std::string> available = available_isas();
-  const std::string name = isa == "auto" ? available.back() : std::string(isa);
-  if (name != "portable" && name != "avx2" && name != "avx512" && name != "avx512bf16")
-    refuse("Instruction set \"" + name + "\" is unknown; use auto, portable, avx2, avx512 or avx512bf16.");
-  if (std::find(available.begin(), available.end(), name) == available.end())
-    refuse("This processor cannot run the instruction set \"" + name + "\"; use auto.");
-#if defined(HEADWAY_X86)
-  if (name == "avx512bf16") return avx512bf16_kernels();
-  if (name == "avx512") return avx512_kernels();
-  if (name == "avx2") return avx2_kernels();
-#endif
-  return portable_kernels();
-}
-
 PackFormat choose_format(std::string_view weights, int group_size, std::string_view activations,
                          const Kernels& kernels) {
   PackFormat format = checked_format(weights, group_size, kernels.weight_bias);
@@ -60,6 +45,21 @@ std::vector<std::string> available_isas() {
   if (features.avx512bf16) names.emplace_back("avx512bf16");
 #endif
   return names;
+}
+
+const Kernels& choose_kernels(std::string_view isa) {
+  const std::vector<std::string> available = available_isas();
+  const std::string name = isa == "auto" ? available.back() : std::string(isa);
+  if (name != "portable" && name != "avx2" && name != "avx512" && name != "avx512bf16")
+    refuse("Instruction set \"" + name + "\" is unknown; use auto, portable, avx2, avx512 or avx512bf16.");
+  if (std::find(available.begin(), available.end(), name) == available.end())
+    refuse("This processor cannot run the instruction set \"" + name + "\"; use auto.");
+#if defined(HEADWAY_X86)
+  if (name == "avx512bf16") return avx512bf16_kernels();
+  if (name == "avx512") return avx512_kernels();
+  if (name == "avx2") return avx2_kernels();
+#endif
+  return portable_kernels();
 }
 
 // A matrix, a vector, or the router's floats.

@@ -21,6 +21,9 @@ namespace headway {
 // Names of the instruction sets this machine can run, worst to best.
 std::vector<std::string> available_isas();
 
+// The kernels of "auto" or of one of those. Throws std::invalid_argument for any other.
+const Kernels& choose_kernels(std::string_view isa);
+
 // Which of a model's tensors: `headway.core.plan.TensorRef`.
 struct TensorPlace {
   std::string_view role;

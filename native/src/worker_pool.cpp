@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "phase_timer.h"
 #include "platform/platform.h"
 
 namespace headway {
@@ -105,7 +106,7 @@ int WorkerPool::num_chunks(std::int64_t count, Grain grain) const {
 }
 
 // Returns the chunk claimed, or -1 when the phase is over.
-int WorkerPool::claim(std::uint16_t phase, int num_chunks) {
+int WorkerPool::claim(std::uint16_t phase, int num_chunks, std::int64_t* waited_ns) {
   std::uint32_t ticket = ticket_.load(std::memory_order_acquire);
   while ((ticket >> 16) == phase) {
     const std::uint32_t next = ticket & 0xffffU;
@@ -113,7 +114,9 @@ int WorkerPool::claim(std::uint16_t phase, int num_chunks) {
       if (ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel, std::memory_order_acquire))
         return static_cast<int>(next);
     } else {  // every chunk is claimed; wait for the last ones to be done
+      const std::int64_t start_ns = waited_ns == nullptr ? 0 : now_ns();
       wait_while(ticket_, ticket);
+      if (waited_ns != nullptr) *waited_ns += now_ns() - start_ns;
       ticket = ticket_.load(std::memory_order_acquire);
     }
   }

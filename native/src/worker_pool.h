@@ -55,7 +55,7 @@ class WorkerPool {
   void run_part(int index);
   void take_error();
   int num_chunks(std::int64_t count, Grain grain) const;
-  int claim(std::uint16_t phase, int num_chunks);
+  int claim(std::uint16_t phase, int num_chunks, std::int64_t* waited_ns);
   void finish(std::uint16_t phase, int num_chunks);
   void stop();
 
@@ -80,6 +80,9 @@ class WorkerPool::Worker {
  public:
   int index() const { return index_; }
 
+  // From now on `*waited_ns` grows by what this worker waits for others.
+  void time_waits(std::int64_t* waited_ns) { waited_ns_ = waited_ns; }
+
   // The next phase: `body(Range)` is called, here and on the other workers, until `count` items are covered once;
   // returns when all are done, and what was written by them is visible. Every worker must come with the same count and
   // grain.
@@ -87,7 +90,7 @@ class WorkerPool::Worker {
   void share(std::int64_t count, Grain grain, const Body& body) {
     if (count <= 0) return;
     const int num_chunks = pool_.num_chunks(count, grain);
-    for (int chunk; (chunk = pool_.claim(phase_, num_chunks)) >= 0;) {
+    for (int chunk; (chunk = pool_.claim(phase_, num_chunks, waited_ns_)) >= 0;) {
       try {
         body(partition(count, chunk, num_chunks));
       } catch (...) {
@@ -105,6 +108,7 @@ class WorkerPool::Worker {
   WorkerPool& pool_;
   const int index_;
   std::uint16_t phase_;
+  std::int64_t* waited_ns_ = nullptr;  // waits are not timed
 };
 
 }  // namespace headway

@@ -14,6 +14,7 @@ void test_kernels(Checks& checks);
 void test_attention(Checks& checks);
 void test_forward(Checks& checks);
 void test_invariance(Checks& checks);
+void test_limits(Checks& checks);
 void test_tensor_types(Checks& checks);
 void test_worker_pool(Checks& checks);
 

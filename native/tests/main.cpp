@@ -15,5 +15,6 @@ int main(int argc, char** argv) {
   test_attention(checks);
   test_forward(checks);
   test_invariance(checks);
+  test_limits(checks);
   return checks.finish();
 }

@@ -61,8 +61,8 @@ def test_its_json_says_the_same(model: Path, capsys: pytest.CaptureFixture[str])
     memory = told["memory"]
     assert memory["kv_bytes_per_1000_tokens"]["bf16"] == 1000 * 2 * 2 * 2 * 16 * 2
     assert memory["kv_bytes_full_context"]["bf16"] == 512 * 2 * 2 * 2 * 16 * 2
-    assert memory["fits"] == {"bf16": True, "int8": True}
-    assert set(memory["weights_bytes"]) == {"bf16", "int8"}
+    assert memory["fits"] == dict.fromkeys(("auto", "bf16", "int8", "int4", "nf4"), True)
+    assert set(memory["weights_bytes"]) == {"auto", "bf16", "int8", "int4", "nf4"}
 
 
 def test_a_model_that_we_do_not_run_is_told_with_the_reason(
@@ -104,9 +104,9 @@ def test_the_verdict_follows_the_memory(model: Path) -> None:
     inspection = inspect_model(model, group_size=32, available_bytes=0)
     needs = inspection.needs
     assert needs is not None
-    weights, token = needs.weight_bytes["int8"] + PROCESS_BYTES, needs.kv_token_bytes["bf16"]
+    weights, token = needs.weight_bytes["auto"] + PROCESS_BYTES, needs.kv_token_bytes["bf16"]
     for available_bytes, verdict in (
-        (weights - 1, "it does not fit here"),
+        (weights - 1, "its weights exceed the memory available here"),
         (
             weights + 100 * token,
             "100 tokens of context fit here if asked for (--max-context), 25 tokens otherwise",
@@ -121,8 +121,8 @@ def test_the_verdict_follows_the_memory(model: Path) -> None:
         here = replace(inspection, available_bytes=available_bytes)
         assert verdict in as_text(here).splitlines()[-1]
         told: dict[str, Any] = as_json(here)
-        assert told["memory"]["fits"]["int8"] == (available_bytes >= weights)
-        assert told["memory"]["fits_full_context"]["int8"]["bf16"] == (
+        assert told["memory"]["fits"]["auto"] == (available_bytes >= weights)
+        assert told["memory"]["fits_full_context"]["auto"]["bf16"] == (
             available_bytes >= weights + 512 * token
         )
 

@@ -33,7 +33,9 @@ def quantize(values: F64, group_size: int, *, half_scale: bool = False) -> F64:
     groups = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -size % group_size)])
     groups = groups.reshape(*values.shape[:-1], -1, group_size)
     scale = (np.abs(groups).max(axis=-1, keepdims=True) / 127.0).astype(np.float32)
-    if half_scale:  # relative to the row's greatest, upwards, so that the largest weight stays within 127 scales
+    if (
+        half_scale
+    ):  # relative to the row's greatest, upwards, so that the largest weight stays within 127 scales
         factor = np.exp2(np.floor(np.log2(np.maximum(scale.max(axis=-2, keepdims=True), 1e-30))))
         half = (scale / factor).astype(np.float16)
         half = np.where(half < scale / factor, np.nextafter(half, np.float16(np.inf)), half)

@@ -120,6 +120,12 @@ struct Kernels {
   // Add a later span's partial (output, max, sum) to a row's total, or start the total with `first`.
   void (*attention_merge)(bool first, int head_dim, const float* output, float max, float sum, float* total_output,
                           float* total_max, float* total_sum);
+
+  // What the processor can do at most (machine_limits.h): dot products of bytes, of bfloat16 or else of floats, in registers.
+  // Return the operations done.
+  std::int64_t (*int8_peak)(std::int64_t rounds);
+  std::int64_t (*float_peak)(std::int64_t rounds);
+  void (*read_bytes)(const std::uint8_t* data, std::int64_t num_bytes);  // a multiple of 1024
 };
 
 const Kernels& portable_kernels();

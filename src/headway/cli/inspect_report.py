@@ -137,18 +137,20 @@ def _memory_rows(inspection: Inspection) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(inspection: Inspection) -> str:
-    """Say what fits with what `serve` takes unless told otherwise: int8 weights, the KV cache in bf16."""
+    """Say what fits with what `serve` takes unless told otherwise: the weights as the file has them, the KV cache in bf16."""
     needs, context = inspection.needs, inspection.context
     assert needs is not None
     assert context is not None
-    if _room(inspection, needs.weight_bytes["int8"]) < 0:
-        return "Headway can run it, but it does not fit here: even in int8 the weights exceed the memory available."
-    tokens = _tokens(inspection, "int8", "bf16")
+    smaller = [kind for kind, size in needs.weight_bytes.items() if _room(inspection, size) >= 0]
+    if "auto" not in smaller:
+        hint = f"; it does with --weights {smaller[0]}" if smaller else ""
+        return f"Headway can run it, but its weights exceed the memory available here{hint}."
+    tokens = _tokens(inspection, "auto", "bf16")
     unasked = int(tokens * AUTO_KV_SHARE)
     if unasked >= context:
-        return "Headway can run it, and with int8 weights it fits with a full context."
+        return "Headway can run it, and it fits with a full context."
     fit = "a full context fits" if tokens >= context else f"{tokens:,} tokens of context fit"
-    return f"Headway can run it; with int8 weights {fit} here if asked for (--max-context), {unasked:,} tokens otherwise."
+    return f"Headway can run it; {fit} here if asked for (--max-context), {unasked:,} tokens otherwise."
 
 
 def _room(inspection: Inspection, weight_bytes: int) -> int:

@@ -5,7 +5,14 @@ import math
 import re
 from typing import get_args
 
-from headway.core.config import ActivationFormat, EngineConfig, InstructionSet, KvFormat, SchedulerConfig, WeightFormat
+from headway.core.config import (
+    ActivationFormat,
+    EngineConfig,
+    InstructionSet,
+    KvFormat,
+    SchedulerConfig,
+    WeightFormat,
+)
 from headway.models.sources import MODELS
 
 _ENGINE = EngineConfig(model="")
@@ -88,6 +95,31 @@ def finite(text: str) -> float:
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options from which `engine_config` builds an EngineConfig."""
     group = parser.add_argument_group("engine")
+    add_format_options(group)
+    group.add_argument(
+        "--kv-memory",
+        type=byte_size,
+        metavar="SIZE",
+        help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
+    )
+    group.add_argument(
+        "--block-size",
+        type=positive,
+        metavar="TOKENS",
+        default=_ENGINE.block_size,
+        help="tokens in a block of the KV cache, a multiple of 16: larger blocks waste more memory and share less "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-context",
+        type=positive,
+        metavar="TOKENS",
+        help="longest prompt plus answer (default: what the model was trained for)",
+    )
+
+
+def add_format_options(group: argparse._ArgumentGroup) -> None:  # argparse names it no other way
+    """Add in what formats a model is run, and with what of the processor."""
     group.add_argument(
         "--weights",
         choices=get_args(WeightFormat),
@@ -112,26 +144,6 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         choices=get_args(KvFormat),
         default=_ENGINE.kv,
         help="format of the KV cache (default: %(default)s)",
-    )
-    group.add_argument(
-        "--kv-memory",
-        type=byte_size,
-        metavar="SIZE",
-        help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
-    )
-    group.add_argument(
-        "--block-size",
-        type=positive,
-        metavar="TOKENS",
-        default=_ENGINE.block_size,
-        help="tokens in a block of the KV cache, a multiple of 16: larger blocks waste more memory and share less "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--max-context",
-        type=positive,
-        metavar="TOKENS",
-        help="longest prompt plus answer (default: what the model was trained for)",
     )
     group.add_argument(
         "--threads",

@@ -32,7 +32,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The name under which it is served; a label here."""
     model_path: str = ""
     """The model: a GGUF file, the first of its shards, or a Hugging Face folder."""
-    weights: WeightFormat = "int8"
+    weights: WeightFormat = "auto"
+    """"auto" keeps what the file has: bf16 for floats, 4 bits as they are, int8 for all between."""
     group_size: Literal[32, 64, 128] | None = None
     """Weights and activations per scale; None = 32. Weights of 4 bits have no other."""
     activations: ActivationFormat = "f32"

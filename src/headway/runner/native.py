@@ -6,6 +6,7 @@ tensors lie, `headway.runner.packing` reads them.
 
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -31,8 +32,12 @@ _MAX_THREADS = 1024
 """The native core's limit."""
 
 
-def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
-    """Pack the plan's tensors and return a runner with an empty KV cache.
+def load_runner(
+    plan: ModelPlan,
+    config: EngineConfig,
+    pack: Callable[[_native.Model, ModelPlan], str] = pack_tensors,
+) -> NativeRunner:
+    """Pack the plan's tensors and return a runner with an empty KV cache. `pack` does it, and returns the identity.
 
     Raises ConfigError (a setting that this machine or model cannot meet), ModelFileError (tensors missing, truncated or
     of another shape), OSError (a file cannot be read).
@@ -40,11 +45,13 @@ def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
     wanted_context = _wanted_context(plan.shape, config.max_context)
     shape = _rotated_for(plan.shape, wanted_context)
     weights = resolve_weights(config.weights, plan.tensors)
-    config = structs.replace(config, weights=weights, group_size=resolve_group_size(weights, config.group_size))
+    config = structs.replace(
+        config, weights=weights, group_size=resolve_group_size(weights, config.group_size)
+    )
     threads = available_threads() if config.threads is None else config.threads
     model = _make_model(shape, config, max_context=wanted_context, threads=threads)
     _check_weights_fit(_packed_bytes(plan, config), config)
-    identity = pack_tensors(model, plan)
+    identity = pack(model, plan)
     cache = _make_cache(model, config, wanted_context)
     max_context = wanted_context
     if config.max_context is None:  # what fits

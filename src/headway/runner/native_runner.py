@@ -51,6 +51,11 @@ class NativeRunner:
         """What this runner is."""
         return self._info
 
+    @property
+    def model(self) -> _native.Model:
+        """The weights that it computes with."""
+        return self._cache.model
+
     def execute(self, step: Step) -> StepResult:
         """Write K and V of every token of `step` into its blocks, and sample at the rows asked for.
 
@@ -112,6 +117,17 @@ class NativeRunner:
             output_rows=step.output_rows,
             output_kinds=step.output_kinds,
         )
+
+    def time_phases(self, on: bool) -> None:
+        """Switch the phase timers on or off (off at first, which costs nothing); forget what they counted."""
+        self._native.time_phases(on)
+
+    def phases(self) -> tuple[int, int, dict[str, int]]:
+        """Return what was counted since `time_phases`: the steps, their nanoseconds, and those of each phase.
+
+        A phase's are the mean over the workers; "wait" is what they waited for others. Together they are the steps'.
+        """
+        return self._native.phases()
 
     def read_block(self, block: int) -> bytes:
         """Return the raw bytes of one KV block. Raises IndexError for a block that does not exist."""

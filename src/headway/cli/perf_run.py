@@ -1,0 +1,140 @@
+"""One run of `headway perf`: finds the model, checks that all of it fits, measures it and the machine by turns."""
+
+import math
+
+from msgspec import structs
+
+from headway.cli.perf_result import PerfResult
+from headway.core.config import EngineConfig
+from headway.core.errors import ConfigError
+from headway.core.plan import ModelPlan, ModelShape
+from headway.models.architectures import open_plan
+from headway.models.fetch import resolve_model
+from headway.models.sources import cache_folder, known_sha256
+from headway.runner.estimate import MemoryNeeds, memory_needs
+from headway.runner.formats import resolve_group_size, resolve_weights
+from headway.runner.machine import available_memory_bytes
+from headway.runner.machine_limits import (
+    READ_BYTES,
+    LimitMeter,
+    Limits,
+    raise_record,
+    read_record,
+    record_key,
+    with_record,
+)
+from headway.runner.measure import Workload, measure
+from headway.runner.native import load_runner
+from headway.runner.native_runner import NativeRunner
+from headway.runner.packing import pack_tensors
+from headway.runner.random_weights import pack_random, random_plan
+from headway.runner.roofline import read_once
+from headway.runner.shapes import SHAPE_PREFIX, find_shape
+
+_LEAST_LIMIT_RUNS = 5
+_RECORD_FILE = "peaks.json"
+
+
+def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> PerfResult:
+    """Load the model that `config.model` names and measure it.
+
+    Raises ConfigError (an unknown shape, no room for the work), and what fetching and loading a model raise.
+    """
+    random = config.model.startswith(SHAPE_PREFIX)
+    plan = _random_plan(config) if random else _open_plan(config.model)
+    _check_context(plan.shape, workload)
+    weights = resolve_weights(config.weights, plan.tensors)
+    config = structs.replace(
+        config, weights=weights, group_size=resolve_group_size(weights, config.group_size)
+    )
+    needs = memory_needs(plan.shape, group_size=config.group_size, tensors=plan.tensors)
+    config = _sized(config, workload, needs)
+    _check_memory(plan.shape, config, workload, needs)
+    runner = load_runner(plan, config, pack_random if random else pack_tensors)
+    meter = LimitMeter(
+        isa=runner.model.isa,
+        threads=runner.model.threads,
+        num_bytes=min(READ_BYTES, available_memory_bytes() // 4 + 1),
+    )
+    runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (len(workload.batches) + 2)))
+
+    def between() -> None:
+        for _ in range(runs_at_once):
+            meter.run()
+
+    measured = measure(runner, workload, phases=phases, between=between)
+    return PerfResult(
+        config=config,
+        workload=workload,
+        shape=plan.shape,
+        isa=runner.model.isa,
+        threads=runner.model.threads,
+        weight_bytes=runner.model.weight_bytes,
+        step_weight_bytes=_step_weight_bytes(plan.shape, runner),
+        kv_token_bytes=needs.kv_token_bytes[config.kv],
+        system_fingerprint=runner.info.system_fingerprint,
+        measured=measured,
+        limits=_judged(meter.runs.best(), isa=runner.model.isa, threads=runner.model.threads),
+        limit_runs=meter.runs,
+        runs_at_once=runs_at_once,
+    )
+
+
+def _random_plan(config: EngineConfig) -> ModelPlan:
+    shape = find_shape(config.model.removeprefix(SHAPE_PREFIX))
+    return random_plan(config.model, shape, config.weights)
+
+
+def _open_plan(model: str) -> ModelPlan:
+    path = resolve_model(model)
+    return open_plan(path, known_sha256(path))
+
+
+def _check_context(shape: ModelShape, workload: Workload) -> None:
+    if workload.longest > shape.max_context:
+        raise ConfigError(
+            f"The work takes a context of {workload.longest} tokens; the model has {shape.max_context}. Use a shorter "
+            "prompt, a smaller --context or fewer --output-tokens."
+        )
+
+
+def _sized(config: EngineConfig, workload: Workload, needs: MemoryNeeds) -> EngineConfig:
+    """Return the settings with a KV cache that holds the work and no more."""
+    num_blocks = workload.num_blocks(config.block_size)
+    kv_bytes = num_blocks * config.block_size * needs.kv_token_bytes[config.kv]
+    return structs.replace(config, max_context=workload.longest, kv_bytes=kv_bytes)
+
+
+def _check_memory(shape: ModelShape, config: EngineConfig, workload: Workload, needs: MemoryNeeds) -> None:
+    """Refuse what does not fit before anything is written."""
+    weight_bytes = needs.weight_bytes.get(config.weights, 0)
+    rows = max(min(workload.chunk_tokens, workload.prompt_tokens), *workload.batches, 1)
+    widths = 2 * shape.hidden_size + 2 * shape.num_heads * shape.head_dim + shape.ffn_size
+    activation_bytes = 5 * rows * widths * max(1, shape.num_experts_per_token)  # floats and the same in int8
+    kv_bytes = config.kv_bytes or 0
+    available_bytes = available_memory_bytes()
+    if weight_bytes + activation_bytes + kv_bytes > available_bytes:
+        raise ConfigError(
+            f"This takes {_gib(weight_bytes)} for the weights as {config.weights}, {_gib(kv_bytes)} for the KV cache as "
+            f"{config.kv} and {_gib(activation_bytes)} for activations; {_gib(available_bytes)} of memory are available. "
+            "Use a smaller model or format, a smaller batch or a shorter context."
+        )
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.1f} GiB"
+
+
+def _step_weight_bytes(shape: ModelShape, runner: NativeRunner) -> int:
+    """Return what a step of one token reads of the weights: the share that it would read of int8."""
+    whole, read = (
+        memory_needs(each, group_size=None).weight_bytes["int8"] for each in (shape, read_once(shape))
+    )
+    return runner.model.weight_bytes * read // whole
+
+
+def _judged(measured: Limits, *, isa: str, threads: int) -> Limits:
+    path, key = cache_folder() / _RECORD_FILE, record_key(isa=isa, threads=threads)
+    limits = with_record(measured, read_record(path, key))
+    raise_record(path, key, measured)
+    return limits
