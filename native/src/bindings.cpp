@@ -94,6 +94,19 @@ void load(Model& model, const std::string& role, std::optional<int> layer, std::
              view(data), add);
 }
 
+std::int64_t packed_bytes(const std::string& weights, int group_size, int tensor_type, std::int64_t rows,
+                          std::int64_t columns) {
+  const auto type = static_cast<TensorType>(tensor_type);
+  if (rows < 1 || columns < 1) throw std::invalid_argument("A matrix has at least one row and one column.");
+  row_bytes(type, columns);  // refuses what no file can hold
+  PackedMatrix matrix;
+  matrix.pack = checked_format(weights, group_size, 0);
+  matrix.rows = rows;
+  matrix.columns = columns;
+  matrix.choose_format(type);
+  return matrix.num_bytes();
+}
+
 nb::bytes dequantize(int tensor_type, std::int64_t columns, const ByteArray& data) {
   const auto type = static_cast<TensorType>(tensor_type);
   if (columns < 1 || static_cast<std::int64_t>(data.size()) != row_bytes(type, columns))
@@ -267,6 +280,8 @@ NB_MODULE(_native, module) {
   module.attr("NUMERICS_VERSION") = headway::kNumericsVersion;
   module.def("available_isas", &headway::available_isas,
              "Names of the instruction sets this machine can run, worst to best.");
+  module.def("packed_bytes", &headway::packed_bytes, nb::kw_only(), "weights"_a, "group_size"_a, "tensor_type"_a,
+             "rows"_a, "columns"_a, "Return the bytes of a packed matrix. Raises ValueError.");
   module.def("dequantize", &headway::dequantize, nb::kw_only(), "tensor_type"_a, "columns"_a, "data"_a,
              "Return one row in storage type `tensor_type` as float32 bytes. Raises ValueError.");
   headway::bind_model(module);

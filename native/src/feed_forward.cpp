@@ -93,15 +93,21 @@ void Runner::group_by_expert(Job& job) {
 void Runner::gather(std::int64_t chosen) {
   const Activations &from = space_.normed, &to = space_.experts.input;
   const std::int64_t token = space_.experts.tokens.data()[chosen];
-  if (!int8_) {
-    std::memcpy(to.row(chosen), from.row(token), static_cast<std::size_t>(strides_.hidden) * sizeof(float));
+  const auto hidden = static_cast<std::size_t>(strides_.hidden);
+  if (activations_.halves) {
+    std::memcpy(to.halves(chosen), from.halves(token), hidden * sizeof(std::uint16_t));
+    return;
+  }
+  if (!activations_.integers) {
+    std::memcpy(to.row(chosen), from.row(token), hidden * sizeof(float));
     return;
   }
   const QuantizedRow source = from.quantized(token, 0), target = to.quantized(chosen, 0);
-  const auto num_groups = static_cast<std::size_t>(strides_.hidden / model_.format().group_size);
-  std::memcpy(target.values, source.values, static_cast<std::size_t>(strides_.hidden));
+  const std::size_t num_groups = hidden / static_cast<std::size_t>(activations_.group_size);
+  std::memcpy(target.values, source.values, hidden);
   std::memcpy(target.scales, source.scales, num_groups * sizeof(float));
-  std::memcpy(target.corrections, source.corrections, num_groups * sizeof(std::int32_t));
+  std::memcpy(target.sums, source.sums, num_groups * sizeof(std::int32_t));
+  std::memcpy(target.scaled_sums, source.scaled_sums, num_groups * sizeof(float));
 }
 
 void Runner::feed_forward(const Job& job, const LayerWeights& weights, Worker& worker) {
@@ -117,37 +123,37 @@ void Runner::feed_forward(const Job& job, const LayerWeights& weights, Worker& w
   if (post_norm) add_normed(job, weights.ffn_post_norm, worker);
 }
 
-// Gate, up, their product and its quantisation, 64 columns at a time: nothing of it leaves the worker's cache.
+// Gate, up, their product and its encoding, a part of the columns at a time: nothing of it leaves the worker's cache.
 void Runner::activate(const Job& job, const LayerWeights& weights, const Activations& input, Worker& worker) {
   WorkerScratch& scratch = scratch_of(worker);
   const auto multiply = shape_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_tanh_multiply;
-  const std::int64_t num_parts = strides_.ffn / kRowAlign;
+  const std::int64_t num_parts = strides_.ffn / part_columns_;
   share_each(worker, job.max_expert_runs * num_parts, tile_grain(job.num_tokens), [&](std::int64_t item) {
     if (item / num_parts >= std::ssize(job.expert_runs)) return;
     const ExpertRun& run = job.expert_runs[static_cast<std::size_t>(item / num_parts)];
     const FeedForward& ffn = weights.ffn[run.expert];
     const ActivationRows x = input.rows(run.first_row);
     const std::int64_t part = item % num_parts;
-    for (std::int64_t half = 0; half < kRowAlign / kTileColumns; ++half) {
-      const std::int64_t tile = part * (kRowAlign / kTileColumns) + half;
+    for (std::int64_t half = 0; half < part_columns_ / kTileColumns; ++half) {
+      const std::int64_t tile = part * (part_columns_ / kTileColumns) + half;
       float* gate = scratch.gate.data() + half * kTileColumns;
       float* up = scratch.up.data() + half * kTileColumns;
       if (tile < ffn.gate.num_tiles()) {
-        multiply_tile(ffn.gate, tile, x, run.num_rows, gate, kRowAlign, false);
-        multiply_tile(ffn.up, tile, x, run.num_rows, up, kRowAlign, false);
+        multiply_tile(ffn.gate, tile, x, run.num_rows, gate, part_columns_, false);
+        multiply_tile(ffn.up, tile, x, run.num_rows, up, part_columns_, false);
       } else {  // the padding of the last part
         for (std::int64_t row = 0; row < run.num_rows; ++row) {
-          std::fill_n(gate + row * kRowAlign, kTileColumns, 0.0F);
-          std::fill_n(up + row * kRowAlign, kTileColumns, 0.0F);
+          std::fill_n(gate + row * part_columns_, kTileColumns, 0.0F);
+          std::fill_n(up + row * part_columns_, kTileColumns, 0.0F);
         }
       }
     }
     for (std::int64_t row = 0; row < run.num_rows; ++row) {
-      float* gate = scratch.gate.data() + row * kRowAlign;
-      const std::int64_t inner_row = run.first_row + row, column = part * kRowAlign;
-      float* out = int8_ ? gate : space_.inner.row(inner_row) + column;
-      multiply(gate, scratch.up.data() + row * kRowAlign, kRowAlign, out);
-      if (int8_) quantize(out, kRowAlign, space_.inner.quantized(inner_row, column));
+      float* gate = scratch.gate.data() + row * part_columns_;
+      const std::int64_t inner_row = run.first_row + row, column = part * part_columns_;
+      float* out = activations_.integers || activations_.halves ? gate : space_.inner.row(inner_row) + column;
+      multiply(gate, scratch.up.data() + row * part_columns_, static_cast<int>(part_columns_), out);
+      encode(out, part_columns_, space_.inner, inner_row, column);
     }
   });
 }

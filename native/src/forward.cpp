@@ -13,7 +13,9 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
       model_(cache_->model()),
       shape_(model_.shape()),
       kernels_(model_.kernels()),
-      int8_(model_.format().weights == WeightFormat::kInt8),
+      activations_{model_.format().integers(),
+                   !model_.format().integers() && kernels_.round_to_halves != nullptr, model_.format().group_size},
+      part_columns_(std::max(kMinPartColumns, activations_.group_size)),
       num_workers_(model_.pool().size()),
       strides_(model_.shape()),
       attention_(model_.shape()) {
@@ -72,15 +74,14 @@ void Runner::prepare(Job& job) {
   }
 
   const std::int64_t n = job.num_tokens;
-  const int group_size = model_.format().group_size;
   space_.residual.reserve(n * strides_.hidden);
   space_.qkv.reserve(n * strides_.qkv);
   space_.rotation.reserve(n * strides_.rotation);
-  space_.normed.reserve(n, strides_.hidden, int8_, group_size);
-  space_.attention.reserve(n, strides_.heads, int8_, group_size);
+  space_.normed.reserve(n, strides_.hidden, activations_);
+  space_.attention.reserve(n, strides_.heads, activations_);
   if (shape_.post_norms) space_.block_output.reserve(n * strides_.hidden);
   const std::int64_t num_chosen = n * std::max(1, shape_.num_experts_per_token);
-  space_.inner.reserve(num_chosen, strides_.ffn, int8_, group_size);
+  space_.inner.reserve(num_chosen, strides_.ffn, activations_);
   job.expert_runs.reserve(static_cast<std::size_t>(std::max(1, shape_.num_experts)));
   if (shape_.num_experts > 0) {
     job.max_expert_runs = std::min<std::int64_t>(shape_.num_experts, num_chosen);
@@ -91,7 +92,7 @@ void Runner::prepare(Job& job) {
     experts.chosen_rows.reserve(num_chosen);
     experts.tokens.reserve(num_chosen);
     experts.next_rows.reserve(shape_.num_experts);
-    experts.input.reserve(num_chosen, strides_.hidden, int8_, group_size);
+    experts.input.reserve(num_chosen, strides_.hidden, activations_);
     experts.output.reserve(num_chosen * strides_.hidden);
   } else {
     job.expert_runs.push_back({0, 0, n});
@@ -104,8 +105,8 @@ void Runner::prepare(Job& job) {
   }
   const std::int64_t rows = job.attention.max_rows;
   for (WorkerScratch& scratch : space_.workers) {
-    scratch.gate.reserve(n * kRowAlign);
-    scratch.up.reserve(n * kRowAlign);
+    scratch.gate.reserve(n * part_columns_);
+    scratch.up.reserve(n * part_columns_);
     scratch.normed.reserve(strides_.hidden);
     scratch.head.reserve(round_up(shape_.head_dim, kRowAlign));
     scratch.normed_head.reserve(round_up(shape_.head_dim, kRowAlign));
@@ -136,7 +137,7 @@ void Runner::compute(Job& job, Worker& worker) {
     } else {
       attend(job, layer, worker);
     }
-    if (int8_) quantize_attention(job, worker);
+    if (activations_.integers || activations_.halves) encode_attention(job, worker);
     float* block_output = shape_.post_norms ? space_.block_output.data() : space_.residual.data();
     project(weights.attention_output, space_.attention.rows(), job.num_tokens, block_output, strides_.hidden,
             !shape_.post_norms, worker);
@@ -163,14 +164,20 @@ void Runner::embed(const Job& job, Worker& worker) {
   });
 }
 
-void Runner::quantize(const float* source, std::int64_t count, const QuantizedRow& target) const {
-  kernels_.quantize(source, static_cast<int>(count), model_.format().group_size, target);
+// Columns [column, column + count) of a row, in the form that products take.
+void Runner::encode(const float* source, std::int64_t count, const Activations& target, std::int64_t row,
+                    std::int64_t column) const {
+  if (activations_.integers) {
+    kernels_.quantize(source, static_cast<int>(count), activations_.group_size, target.quantized(row, column));
+  } else if (activations_.halves) {
+    kernels_.round_to_halves(source, static_cast<int>(count), target.halves(row) + column);
+  }
 }
 
 void Runner::normalize_row(const float* row, const PaddedVector& weight, std::int64_t target) {
   float* out = space_.normed.row(target);
   kernels_.rms_norm(row, weight.data(), shape_.hidden_size, shape_.norm_epsilon, out);
-  if (int8_) quantize(out, strides_.hidden, space_.normed.quantized(target, 0));
+  encode(out, strides_.hidden, space_.normed, target, 0);
 }
 
 void Runner::norm(const Job& job, const PaddedVector& weight, Worker& worker) {
@@ -192,8 +199,7 @@ void Runner::add_normed(const Job& job, const PaddedVector& weight, Worker& work
 // out[row] (+)= x[row] . one tile of the matrix, for every row.
 void Runner::multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x,
                            std::int64_t num_rows, float* out, std::int64_t out_stride, bool accumulate) const {
-  const auto product = int8_ ? kernels_.matmul_int8 : kernels_.matmul_bf16;
-  product(matrix.tile(tile), x, static_cast<int>(num_rows), out, out_stride, accumulate);
+  kernels_.matmul(matrix.tile(tile), x, static_cast<int>(num_rows), out, out_stride, accumulate);
 }
 
 void Runner::project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
@@ -203,11 +209,11 @@ void Runner::project(const PackedMatrix& matrix, const ActivationRows& x, std::i
   });
 }
 
-void Runner::quantize_attention(const Job& job, Worker& worker) {
+void Runner::encode_attention(const Job& job, Worker& worker) {
   const std::int64_t parts = strides_.heads / kRowAlign;
   share_each(worker, job.num_tokens * parts, Grain::kCoarse, [&](std::int64_t item) {
     const std::int64_t row = item / parts, column = item % parts * kRowAlign;
-    quantize(space_.attention.row(row) + column, kRowAlign, space_.attention.quantized(row, column));
+    encode(space_.attention.row(row) + column, kRowAlign, space_.attention, row, column);
   });
 }
 

@@ -53,7 +53,7 @@ class Runner {
   void attend(const Job& job, int layer, Worker& worker);
   void attend_split(const Job& job, int layer, Worker& worker);
   void merge_split(const Job& job, int layer, Worker& worker);
-  void quantize_attention(const Job& job, Worker& worker);
+  void encode_attention(const Job& job, Worker& worker);
   void add_normed(const Job& job, const PaddedVector& weight, Worker& worker);
   void route(Job& job, const LayerWeights& weights, Worker& worker);
   void choose_experts(std::int64_t row);
@@ -69,7 +69,8 @@ class Runner {
   int window_of(int layer) const { return shape_.layers[static_cast<std::size_t>(layer)].window; }
   void normalize_head(float* head, const PaddedVector& weight, WorkerScratch& scratch) const;
   void normalize_row(const float* row, const PaddedVector& weight, std::int64_t target);
-  void quantize(const float* source, std::int64_t count, const QuantizedRow& target) const;
+  void encode(const float* source, std::int64_t count, const Activations& target, std::int64_t row,
+              std::int64_t column) const;
   void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
                      float* out, std::int64_t out_stride, bool accumulate) const;
   void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
@@ -83,7 +84,8 @@ class Runner {
   Model& model_;
   const ModelShape& shape_;
   const Kernels& kernels_;
-  const bool int8_;
+  const ActivationFormat activations_;
+  const std::int64_t part_columns_;  // of the feed-forward network, worked on together
   const int num_workers_;
   const Strides strides_;
   const AttentionConstants attention_;

@@ -35,6 +35,9 @@ struct Runner::Job {
   StepOutput output;
 };
 
+// Columns of the feed-forward network that are worked on together, at least: two tiles, whose rows share loads.
+inline constexpr int kMinPartColumns = 2 * kTileColumns;
+
 // With many rows a tile is work enough for a chunk.
 inline Grain tile_grain(std::int64_t num_rows) { return num_rows < 8 ? Grain::kCoarse : Grain::kItem; }
 

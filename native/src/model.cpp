@@ -34,12 +34,6 @@ const Kernels& choose_kernels(std::string_view isa) {
   return portable_kernels();
 }
 
-PackFormat choose_format(std::string_view weights, int group_size, const Kernels& kernels) {
-  if (weights != "bf16" && weights != "int8") refuse("weights must be \"bf16\" or \"int8\".");
-  if (group_size != 32 && group_size != 64) refuse("group_size must be 32 or 64.");
-  return {weights == "int8" ? WeightFormat::kInt8 : WeightFormat::kBF16, group_size, kernels.weight_bias};
-}
-
 int checked_threads(int num_threads) {
   if (num_threads < 1 || num_threads > kMaxThreads) refuse("threads must lie in 1 .. 1024.");
   return num_threads;
@@ -70,18 +64,25 @@ Model::Model(const ModelShape& shape, std::string_view weights, int group_size, 
     : shape_(checked_shape(shape)),
       roles_(layer_roles(shape_)),
       kernels_(choose_kernels(isa)),
-      format_(choose_format(weights, group_size, kernels_)),
+      format_(checked_format(weights, group_size, kernels_.weight_bias)),
       layers_(static_cast<std::size_t>(shape.num_layers)),
       pool_(checked_threads(num_threads)) {
-  std::vector<PackedMatrix*> matrices;
-  std::int64_t packed_bytes = 0;
+  // Room for the largest format that a matrix may come to have: what is never touched costs nothing.
+  constexpr TensorType kFileTypes[] = {TensorType::kF32, TensorType::kQ4_0, TensorType::kQ4_1};
+  std::int64_t most_bytes = 0;
   const auto plan = [&](PackedMatrix& matrix, std::int64_t rows, std::int64_t columns) {
-    matrix = {format_, rows, columns, nullptr};
-    packed_bytes += matrix.num_bytes();
-    if (packed_bytes > kMaxPackedBytes) refuse("The weights of this shape would exceed 64 TiB.");
-    matrices.push_back(&matrix);
+    matrix.pack = format_;
+    matrix.rows = rows;
+    matrix.columns = columns;
+    std::int64_t matrix_bytes = 0;
+    for (const TensorType type : kFileTypes) {
+      matrix.choose_format(type);
+      matrix_bytes = std::max(matrix_bytes, matrix.num_bytes());
+    }
+    most_bytes += matrix_bytes;
+    if (most_bytes > kMaxPackedBytes) refuse("The weights of this shape would exceed 64 TiB.");
   };
-  for (LayerWeights& layer : layers_) {  // in the order in which a step reads them
+  for (LayerWeights& layer : layers_) {
     for (const MatrixRole& role : roles_.matrices) plan(layer.*role.matrix, role.rows, role.columns);
     layer.ffn.resize(static_cast<std::size_t>(std::max(1, shape.num_experts)));
     for (FeedForward& ffn : layer.ffn)
@@ -89,15 +90,10 @@ Model::Model(const ModelShape& shape, std::string_view weights, int group_size, 
   }
   plan(output_, shape.vocab_size, shape.hidden_size);
   if (!shape.tied_embeddings) plan(embedding_, shape.vocab_size, shape.hidden_size);
-  memory_ = allocate_pages(static_cast<std::size_t>(packed_bytes));
-  std::uint8_t* next = memory_.get();
-  for (PackedMatrix* matrix : matrices) {
-    matrix->data = next;
-    next += matrix->num_bytes();
-  }
-  const std::int64_t router_bytes =
-      round_up(shape.num_experts, kTileColumns) * shape.hidden_size * static_cast<std::int64_t>(sizeof(float));
-  weight_bytes_ = packed_bytes + shape.num_layers * router_bytes;
+  memory_ = allocate_pages(static_cast<std::size_t>(most_bytes));
+  router_bytes_ = shape.num_layers * round_up(shape.num_experts, kTileColumns) * shape.hidden_size *
+                  static_cast<std::int64_t>(sizeof(float));
+  weight_bytes_ = most_bytes + router_bytes_;
 }
 
 Model::Slot Model::find_slot(const TensorPlace& place) {
@@ -170,14 +166,19 @@ void Model::load(const TensorPlace& place, TensorType type, std::int64_t first_r
       pack_router_row(shape_, row.data(), first_row + i, *slot.router);
     }
   } else {
-    const PackedMatrix& matrix = *slot.matrix;
+    PackedMatrix& matrix = *slot.matrix;
+    if (matrix.data == nullptr) {  // matrices lie in the order in which they come
+      matrix.choose_format(type);
+      matrix.data = memory_.get() + packed_bytes_;
+      packed_bytes_ += matrix.num_bytes();
+    }
     const std::int64_t first_tile = first_row / kTileColumns, num_tiles = (rows + kTileColumns - 1) / kTileColumns;
     pool_.run([&](WorkerPool::Worker& worker) {
-      std::vector<float> row_buffer;
+      PackScratch scratch;
       worker.share(num_tiles, Grain::kItem, [&](Range tiles) {
         for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
           if (!pack_tile(matrix, first_tile + tile, type, source.data() + tile * kTileColumns * source_row_bytes,
-                         row_buffer))
+                         scratch))
             sound.store(false, std::memory_order_relaxed);
       });
     });
@@ -208,6 +209,7 @@ void Model::finish() {
         require({role.name, layer, shape_.num_experts > 0 ? i : -1});
   }
   loaded_rows_.clear();
+  weight_bytes_ = packed_bytes_ + router_bytes_;
   finished_ = true;
 }
 

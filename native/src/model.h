@@ -30,7 +30,7 @@ struct TensorPlace {
 
 class Model {
  public:
-  // weights: "bf16" or "int8"; isa: "auto" or one of `available_isas()`. Throws std::invalid_argument.
+  // weights: "auto", "bf16", "int8", "int4" or "nf4"; isa: "auto" or one of `available_isas()`. Throws std::invalid_argument.
   Model(const ModelShape& shape, std::string_view weights, int group_size, std::string_view isa, int num_threads);
 
   // Packs rows [first_row, first_row + rows) of one tensor, in parallel; they come in ascending order and, but for the
@@ -51,6 +51,7 @@ class Model {
   const PackedMatrix& token_embedding() const { return shape_.tied_embeddings ? output_ : embedding_; }
   const PackedMatrix& output() const { return output_; }
   const PaddedVector& output_norm() const { return output_norm_; }
+  // Before `finish` the most that the weights may take.
   std::int64_t weight_bytes() const { return weight_bytes_; }
 
   // Held by whoever uses the pool or the memory behind it. Throws std::runtime_error when taken: one caller at a time.
@@ -78,7 +79,8 @@ class Model {
   PackedMatrix embedding_, output_;
   PaddedVector output_norm_;
   std::map<std::string, std::int64_t, std::less<>> loaded_rows_;  // by the tensor's name
-  std::int64_t weight_bytes_ = 0;
+  std::int64_t weight_bytes_ = 0, router_bytes_ = 0;
+  std::int64_t packed_bytes_ = 0;  // so far, at the start of `memory_`
   Pages memory_;
   bool finished_ = false;
   std::atomic_flag in_use_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -9,39 +10,66 @@
 
 namespace headway {
 
-enum class WeightFormat : std::uint8_t { kBF16, kInt8 };
+// What a model's matrices become: one format, or the one that is nearest to the file's, matrix by matrix.
+enum class WeightFormat : std::uint8_t {
+  kBF16,
+  kInt8,
+  kInt4,  // Q4_0 and IQ4_NL as they are, all else with minima
+  kNF4,
+  kAuto,  // formats of 4 bits as they are, all else int8
+};
 
 // How matrices are packed: fixed for a model.
 struct PackFormat {
   WeightFormat weights = WeightFormat::kInt8;
-  int group_size = 32;  // 32 or 64, along K
+  int group_size = 32;  // 32, 64 or 128, along K; of activations, too
   int weight_bias = 0;  // of the instruction set, `Kernels::weight_bias`
+
+  bool integers() const { return weights != WeightFormat::kBF16; }
 };
+
+// Throws std::invalid_argument for an unknown name, or a group size that does not go with it.
+PackFormat checked_format(std::string_view weights, int group_size, int weight_bias);
+
+// How the tiles of a matrix hold what comes as `type`.
+TileFormat tile_format(const PackFormat& format, TensorType type);
 
 // `rows` output columns (as files call them) times `columns` (K). It borrows its memory.
 struct PackedMatrix {
-  PackFormat format;
+  PackFormat pack;
+  TileFormat format = TileFormat::kBF16;
+  const std::int8_t* levels = nullptr;  // of kLevels4
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::uint8_t* data = nullptr;
 
+  // Sets how tiles hold what comes as `type`.
+  void choose_format(TensorType type);
   std::int64_t num_tiles() const { return (rows + kTileColumns - 1) / kTileColumns; }
-  std::int64_t padded_k() const;
+  std::int64_t padded_k() const { return round_up(columns, is_integer(format) ? pack.group_size : 2); }
+  std::int64_t record_bytes() const;  // of one group of integers
   std::int64_t tile_bytes() const;
   std::int64_t num_bytes() const { return num_tiles() * tile_bytes(); }
   PackedTile tile(std::int64_t index) const;
 };
 
-// No model's weights come near it; int8 cannot hold them, nor any arithmetic infinities and NaN.
+// Weights must lie below it in magnitude: beyond, sums of products would no longer be floats.
 inline constexpr float kWeightLimit = 1e30F;
 
 // Whether all values are numbers of magnitudes below the limit.
 bool are_sound(const float* values, std::int64_t count);
 
-// Packs one tile from a file's rows, `source` being the tile's first. `row_buffer` is scratch. Returns whether all values
-// are sound; what is not becomes anything.
+// Memory of a thread that packs.
+struct PackScratch {
+  std::vector<float> values;
+  std::vector<std::uint8_t> codes;
+  std::vector<std::uint16_t> scales, minima;  // halves
+};
+
+// Packs one tile from a file's rows, `source` being the tile's first. Returns whether all values are sound; what is not
+// becomes anything.
 bool pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,
-               std::vector<float>& row_buffer);
+               PackScratch& scratch);
 
 // Writes row `row` back as `columns` floats (token embeddings).
 void unpack_row(const PackedMatrix& matrix, std::int64_t row, float* target);

@@ -17,7 +17,7 @@ constexpr int kSuperBlock = 256;  // values of a block of the K types
 constexpr int kKScaleBytes = 12;  // eight 6-bit scales and eight 6-bit minima of Q4_K and Q5_K
 
 // What the 16 codes of IQ4_NL stand for (ggml-common.h, kvalues_iq4nl).
-constexpr float kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr std::int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 constexpr std::array<std::uint32_t, kBlock> kBits = [] {
   std::array<std::uint32_t, kBlock> bits{};
@@ -30,17 +30,6 @@ T read(const std::uint8_t* source) {
   T value;
   std::memcpy(&value, source, sizeof value);
   return value;
-}
-
-// Free of branches, and of subnormal floats, which a thread may be set to flush to zero.
-float half_to_float(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
-  const std::uint32_t magnitude = half & 0x7fffU;
-  const std::uint32_t exponent_shift = magnitude >= 0x7c00U ? 224U << 23 : 112U << 23;  // infinity and NaN go to 255
-  const std::uint32_t normal = (magnitude << 13) + exponent_shift;
-  const auto subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F);
-  const std::uint32_t is_subnormal = 0U - static_cast<std::uint32_t>(magnitude < 0x0400U);
-  return std::bit_cast<float>(sign | (subnormal & is_subnormal) | (normal & ~is_subnormal));
 }
 
 float read_half(const std::uint8_t* source) { return half_to_float(read<std::uint16_t>(source)); }
@@ -101,7 +90,7 @@ void q8_0(const std::uint8_t* block, float* target) {
 void iq4_nl(const std::uint8_t* block, float* target) {
   const float scale = read_half(block);
   float products[16];  // a block has twice as many values as there are products
-  for (int code = 0; code < 16; ++code) products[code] = scale * kIq4NlValues[code];
+  for (int code = 0; code < 16; ++code) products[code] = scale * to_float(kIq4NlValues[code]);
   for (int j = 0; j < kBlock / 2; ++j) {
     target[j] = products[block[2 + j] & 15];
     target[j + kBlock / 2] = products[block[2 + j] >> 4];
@@ -206,6 +195,37 @@ BlockFormat block_format(TensorType type) {
 }
 
 }  // namespace
+
+// Free of branches, and of subnormal floats, which a thread may be set to flush to zero.
+float half_to_float(std::uint16_t half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
+  const std::uint32_t magnitude = half & 0x7fffU;
+  const std::uint32_t exponent_shift = magnitude >= 0x7c00U ? 224U << 23 : 112U << 23;  // infinity and NaN go to 255
+  const std::uint32_t normal = (magnitude << 13) + exponent_shift;
+  const auto subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F);
+  const std::uint32_t is_subnormal = 0U - static_cast<std::uint32_t>(magnitude < 0x0400U);
+  return std::bit_cast<float>(sign | (subnormal & is_subnormal) | (normal & ~is_subnormal));
+}
+
+// Below 2^-14 halves are multiples of 2^-24, the last bit of 0.5: adding that rounds to them.
+std::uint16_t float_to_half(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits & 0x80000000U) >> 16, magnitude = bits & 0x7fffffffU;
+  if (magnitude < 113U << 23) {  // 2^-14
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5F)));
+  }
+  const std::uint32_t rounded = magnitude - (112U << 23) + 0x0fffU + (magnitude >> 13 & 1U);
+  return static_cast<std::uint16_t>(sign | rounded >> 13);
+}
+
+const std::int8_t* iq4_nl_levels() { return kIq4NlValues; }
+
+void q4_k_scales(const std::uint8_t* block, float* scales, float* minima) {
+  const KScales k = k_scales(block);
+  std::memcpy(scales, k.scales, sizeof k.scales);
+  std::memcpy(minima, k.minima, sizeof k.minima);
+}
 
 std::int64_t row_bytes(TensorType type, std::int64_t columns) {
   if (type == TensorType::kF32) return columns * 4;

@@ -31,4 +31,14 @@ void dequantize_row(TensorType type, const std::uint8_t* source, std::int64_t co
 std::uint16_t float_to_bf16(float value);
 float bf16_to_float(std::uint16_t bits);
 
+// IEEE binary16, to the nearest, ties to even; for numbers below 65520 in magnitude.
+std::uint16_t float_to_half(float value);
+float half_to_float(std::uint16_t half);
+
+// What the codes of kIQ4_NL stand for, (16,).
+const std::int8_t* iq4_nl_levels();
+
+// The 8 scales and 8 minima of a block of kQ4_K: weight = scale * code - minimum.
+void q4_k_scales(const std::uint8_t* block, float* scales, float* minima);
+
 }  // namespace headway

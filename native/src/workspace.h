@@ -31,35 +31,46 @@ class Buffer {
   std::int64_t count_ = 0;
 };
 
-// The input of a matrix product: rows of floats and, in int8 mode, the same quantised.
+// How rows of activations meet the weights.
+struct ActivationFormat {
+  bool integers = false;  // quantised, in groups
+  bool halves = false;    // rounded to bfloat16
+  int group_size = 32;
+};
+
+// The input of a matrix product: rows of floats and the same in the form that the product takes.
 class Activations {
  public:
-  void reserve(std::int64_t num_rows, std::int64_t stride, bool int8, int group_size) {
+  void reserve(std::int64_t num_rows, std::int64_t stride, const ActivationFormat& format) {
     stride_ = stride;
-    group_size_ = group_size;
+    group_size_ = format.group_size;
     values_.reserve(num_rows * stride);
-    if (!int8) return;
+    if (format.halves) halves_.reserve(num_rows * stride);
+    if (!format.integers) return;
     quantized_.reserve(num_rows * stride);
-    scales_.reserve(num_rows * stride / group_size);
-    corrections_.reserve(num_rows * stride / group_size);
+    scales_.reserve(num_rows * stride / group_size_);
+    sums_.reserve(num_rows * stride / group_size_);
+    scaled_sums_.reserve(num_rows * stride / group_size_);
   }
   float* row(std::int64_t row) const { return values_.data() + row * stride_; }
+  std::uint16_t* halves(std::int64_t row) const { return halves_.data() + row * stride_; }
   std::int64_t stride() const { return stride_; }
   // Where `source`'s columns [column, ...) of a row are quantised to; `column` is a multiple of the group.
   QuantizedRow quantized(std::int64_t row, std::int64_t column) const {
-    const std::int64_t at = row * stride_ + column;
-    return {quantized_.data() + at, scales_.data() + at / group_size_, corrections_.data() + at / group_size_};
+    const std::int64_t at = row * stride_ + column, group = at / group_size_;
+    return {quantized_.data() + at, scales_.data() + group, sums_.data() + group, scaled_sums_.data() + group};
   }
   ActivationRows rows(std::int64_t first = 0) const {
     const std::int64_t at = first * stride_, group = at / group_size_;
-    return {values_.data() + at,  quantized_.data() + at, scales_.data() + group, corrections_.data() + group, stride_,
-            stride_ / group_size_};
+    return {values_.data() + at,  halves_.data() + at,         quantized_.data() + at, scales_.data() + group,
+            sums_.data() + group, scaled_sums_.data() + group, stride_,                stride_ / group_size_};
   }
 
  private:
-  Buffer<float> values_, scales_;
+  Buffer<float> values_, scales_, scaled_sums_;
+  Buffer<std::uint16_t> halves_;
   Buffer<std::int8_t> quantized_;
-  Buffer<std::int32_t> corrections_;
+  Buffer<std::int32_t> sums_;
   std::int64_t stride_ = 0;
   int group_size_ = 1;
 };
@@ -84,7 +95,7 @@ struct Strides {
 };
 
 struct WorkerScratch {
-  Buffer<float> gate, up;                        // (num_tokens, kRowAlign)
+  Buffer<float> gate, up;                        // (num_tokens, columns of a part)
   Buffer<float> normed;                          // (hidden,)
   Buffer<float> head, normed_head;               // (head_dim,), padded
   Buffer<float> queries, output, total_output;   // (attention rows, head_dim)

@@ -14,32 +14,45 @@
 namespace headway::test {
 namespace {
 
-// Rows of activations in both forms, with padding.
+// Rows of activations in every form, with padding.
 struct Rows {
   std::int64_t stride, scale_stride;
   std::vector<float> values;
+  std::vector<std::uint16_t> halves;
   std::vector<std::int8_t> quantized;
-  std::vector<float> scales;
-  std::vector<std::int32_t> corrections;
+  std::vector<float> scales, scaled_sums;
+  std::vector<std::int32_t> sums;
 
   Rows(const Kernels& kernels, const std::vector<std::vector<float>>& rows, int group_size) {
     stride = round_up(static_cast<std::int64_t>(rows[0].size()), kRowAlign);
     scale_stride = stride / 32;
     values.assign(rows.size() * stride, 0.0F);
+    halves.assign(rows.size() * stride, 0);
     quantized.assign(rows.size() * stride, 0);
     scales.assign(rows.size() * scale_stride, 0.0F);
-    corrections.assign(rows.size() * scale_stride, 0);
+    scaled_sums.assign(rows.size() * scale_stride, 0.0F);
+    sums.assign(rows.size() * scale_stride, 0);
     for (std::size_t r = 0; r < rows.size(); ++r) {
       std::copy(rows[r].begin(), rows[r].end(), values.begin() + static_cast<std::ptrdiff_t>(r * stride));
       kernels.quantize(values.data() + r * stride, static_cast<int>(stride), group_size,
-                       {quantized.data() + r * stride, scales.data() + r * scale_stride,
-                        corrections.data() + r * scale_stride});
+                       {quantized.data() + r * stride, scales.data() + r * scale_stride, sums.data() + r * scale_stride,
+                        scaled_sums.data() + r * scale_stride});
+      if (kernels.round_to_halves != nullptr)
+        kernels.round_to_halves(values.data() + r * stride, static_cast<int>(stride), halves.data() + r * stride);
     }
   }
 
   ActivationRows view(std::size_t first = 0) const {
-    return {values.data() + first * stride,        quantized.data() + first * stride, scales.data() + first * scale_stride,
-            corrections.data() + first * scale_stride, stride,                         scale_stride};
+    const std::size_t at = first * stride, group = first * scale_stride;
+    return {values.data() + at,  halves.data() + at,         quantized.data() + at, scales.data() + group,
+            sums.data() + group, scaled_sums.data() + group, stride,                scale_stride};
+  }
+
+  // What a product sees of row r.
+  double at(std::size_t r, std::int64_t k, const PackedMatrix& matrix, const Kernels& kernels) const {
+    if (is_integer(matrix.format))
+      return double{scales[r * scale_stride + k / matrix.pack.group_size]} * quantized[r * stride + k];
+    return kernels.round_to_halves == nullptr ? values[r * stride + k] : bf16_to_float(halves[r * stride + k]);
   }
 };
 
@@ -49,21 +62,23 @@ struct Packed {
 
   // weights: (rows, columns)
   Packed(PackFormat format, std::int64_t rows, std::int64_t columns, const std::vector<float>& weights) {
-    matrix = {format, rows, columns, nullptr};
+    matrix.pack = format;
+    matrix.rows = rows;
+    matrix.columns = columns;
+    matrix.choose_format(TensorType::kF32);
     data.resize(static_cast<std::size_t>(matrix.num_bytes()));
     matrix.data = data.data();
-    std::vector<float> buffer;
+    PackScratch scratch;
     for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
-      pack_tile(matrix, tile, TensorType::kF32, reinterpret_cast<const std::uint8_t*>(weights.data() + tile * kTileColumns * matrix.columns), buffer);
+      pack_tile(matrix, tile, TensorType::kF32, reinterpret_cast<const std::uint8_t*>(weights.data() + tile * kTileColumns * matrix.columns), scratch);
     }
   }
 };
 
 void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, const std::vector<std::vector<float>>& x) {
   const PackedMatrix& matrix = packed.matrix;
-  const bool int8 = matrix.format.weights == WeightFormat::kInt8;
-  const auto matmul = int8 ? kernels.matmul_int8 : kernels.matmul_bf16;
-  const Rows rows(kernels, x, matrix.format.group_size);
+  const auto matmul = kernels.matmul;
+  const Rows rows(kernels, x, matrix.pack.group_size);
   const int num_rows = static_cast<int>(x.size());
   std::vector<float> weights(static_cast<std::size_t>(matrix.columns));
   for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
@@ -86,9 +101,7 @@ void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, 
       for (int r = 0; r < num_rows; ++r) {
         double exact = 0.0, magnitude = 0.0;
         for (std::int64_t k = 0; k < matrix.columns; ++k) {
-          const double a = int8 ? double{rows.scales[r * rows.scale_stride + k / matrix.format.group_size]} *
-                                      rows.quantized[r * rows.stride + k]
-                                : double{x[r][k]};
+          const double a = rows.at(r, k, matrix, kernels);
           exact += a * double{weights[k]};
           magnitude += std::abs(a * double{weights[k]});
         }
@@ -101,11 +114,14 @@ void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, 
 void test_matmuls(Checks& checks, const Kernels& kernels) {
   const std::string isa = kernels.name;
   const std::int64_t num_weight_rows = 45, k = 160;  // a tile and a part; K fills no group of 64
+  struct Case {
+    const char* weights;
+    int group;
+  };
   for (const auto& [weights, group] :
-       {std::pair{WeightFormat::kInt8, 32}, {WeightFormat::kInt8, 64}, {WeightFormat::kBF16, 32}}) {
-    const PackFormat format{weights, group, kernels.weight_bias};
-    const bool int8 = weights == WeightFormat::kInt8;
-    const std::string name = "kernels: " + isa + (int8 ? " int8 group " + std::to_string(group) : " bf16");
+       {Case{"int8", 32}, {"int8", 64}, {"int8", 128}, {"int4", 32}, {"nf4", 32}, {"bf16", 32}}) {
+    const PackFormat format = checked_format(weights, group, kernels.weight_bias);
+    const std::string name = "kernels: " + isa + " " + weights + " group " + std::to_string(group);
     checks.run(name + " product, for every number of rows", [&] {
       const std::vector<float> values = random_logits(static_cast<std::int32_t>(num_weight_rows * k), 1.0F, 5);
       const Packed packed(format, num_weight_rows, k, values);
@@ -131,22 +147,23 @@ void test_matmuls(Checks& checks, const Kernels& kernels) {
 void test_row_kernels(Checks& checks, const Kernels& kernels) {
   const std::string name = std::string("kernels: ") + kernels.name;
   checks.run(name + " quantises within half a step, symmetrically", [&] {
-    for (const int group : {32, 64}) {
-      std::vector<float> x = random_logits(192, 4.0F, 8);
+    for (const int group : {32, 64, 128}) {
+      std::vector<float> x = random_logits(256, 4.0F, 8);
       std::fill(x.begin() + 64, x.begin() + 128, 0.0F);
       const Rows rows(kernels, {x}, group);
-      for (int i = 0; i < 192; ++i) {
+      for (int i = 0; i < 256; ++i) {
         const int value = rows.quantized[i];
         CHECK(value >= -127 && value <= 127);
         CHECK_NEAR(value * double{rows.scales[i / group]}, x[i], 0.5001 * double{rows.scales[i / group]});
       }
-      for (int g = 0; g < 192 / group; ++g) {
+      for (int g = 0; g < 256 / group; ++g) {
         int sum = 0, largest = 0;
         for (int i = 0; i < group; ++i) {
           sum += rows.quantized[g * group + i];
           largest = std::max(largest, std::abs(int{rows.quantized[g * group + i]}));
         }
-        CHECK_EQ(rows.corrections[g], -kernels.weight_bias * sum);
+        CHECK_EQ(rows.sums[g], sum);
+        CHECK_EQ(rows.scaled_sums[g], rows.scales[g] * static_cast<float>(sum));
         CHECK_EQ(largest, rows.scales[g] == 0.0F ? 0 : 127);
       }
     }

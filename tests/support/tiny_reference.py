@@ -52,7 +52,7 @@ def reference_logits(
 ) -> F64:
     """Logits of every position (num_tokens, vocab_size) in float64, from values rounded as the formats say.
 
-    An int8 cache meets words of 16 bits. `dots`: a bf16 cache meets bfloat16 (`rounds_factors`).
+    An int8 cache meets words of 16 bits. `dots`: bf16 weights and a bf16 cache meet bfloat16 (`rounds_factors`).
     """
 
     def rounded(values: F32) -> F64:
@@ -61,7 +61,11 @@ def reference_logits(
         return (round_bf16(values) if weights == "bf16" else values).astype(np.float64)
 
     def times(x: F64, values: F32) -> F64:
-        result: F64 = (quantize(x, group_size) if weights == "int8" else x) @ rounded(values).T
+        if weights == "int8":
+            x = quantize(x, group_size)
+        elif weights == "bf16" and dots:
+            x = bf16(x)
+        result: F64 = x @ rounded(values).T
         return result
 
     def product(x: F64, role: str, layer: int | None = None) -> F64:

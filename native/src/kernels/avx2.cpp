@@ -58,6 +58,21 @@ inline VectorI dot_quad(VectorI sum, VectorI weights, Quad x) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
+// At most 2 * 15 * 127 a pair.
+inline VectorI dot_codes(VectorI sum, VectorI codes, Quad x) {
+  const __m256i pairs = _mm256_maddubs_epi16(codes, x.value);
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+// Codes of four bits, one a byte.
+inline VectorI low_nibbles(VectorI a) { return _mm256_and_si256(a, _mm256_set1_epi8(15)); }
+inline VectorI high_nibbles(VectorI a) { return _mm256_and_si256(_mm256_srli_epi16(a, 4), _mm256_set1_epi8(15)); }
+using Levels = __m256i;
+inline Levels load_levels(const std::int8_t* p) {
+  return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline VectorI look_up(Levels levels, VectorI codes) { return _mm256_shuffle_epi8(levels, codes); }
+
 inline VectorF load_bf16(const std::uint8_t* p) {
   const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
@@ -131,7 +146,7 @@ inline VectorI dot_words(VectorI sum, VectorI a, VectorI b) {
 
 #include "kernels/body.inc"
 
-constexpr Kernels kTable = make_kernels("avx2");
+constexpr Kernels kTable = make_kernels("avx2", nullptr);
 
 }  // namespace
 

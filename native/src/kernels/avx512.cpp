@@ -8,7 +8,7 @@ constexpr bool kHasBf16Dot = false;
 
 #include "kernels/body.inc"
 
-constexpr Kernels kTable = make_kernels("avx512");
+constexpr Kernels kTable = make_kernels("avx512", nullptr);
 
 }  // namespace
 

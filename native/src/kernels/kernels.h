@@ -13,7 +13,7 @@ namespace headway {
 inline constexpr int kNumericsVersion = 2;
 
 inline constexpr int kTileColumns = 32;  // output columns of a packed tile: two AVX-512 registers
-inline constexpr int kRowAlign = 64;     // rows of activations are padded with zeros to a multiple: the largest group
+inline constexpr int kRowAlign = 128;    // rows of activations are padded with zeros to a multiple: the largest group
 inline constexpr int kPartTokens = 16;   // positions of a part of a KV block: one AVX-512 register of scores
 inline constexpr int kSpanTokens = 256;  // positions of one attention partial
 inline constexpr int kSpanParts = kSpanTokens / kPartTokens;
@@ -22,29 +22,45 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Rows of activations, ready to be multiplied. In int8 mode `quantized`, `scales` and `corrections` are set, else
-// `values`.
+// How a packed tile holds its weights (README.md shows the layouts).
+enum class TileFormat : std::uint8_t {
+  kBF16,
+  kInt8,      // integers within [-127, 127] and a scale per group
+  kInt4,      // codes 0 .. 15, which stand for code - 8, and a scale per group of 32
+  kInt4Min,   // codes 0 .. 15, a scale and a minimum per group of 32
+  kLevels4,   // codes of 16 levels, integers within [-127, 127], and a scale per group of 32
+};
+
+constexpr bool is_integer(TileFormat format) { return format != TileFormat::kBF16; }
+
+// Rows of activations, ready to be multiplied. With integer weights all but `values` and `halves` are set; with bf16
+// weights `halves` where the kernels round to them (`Kernels::round_to_halves`), else `values`.
 struct ActivationRows {
-  const float* values;              // (rows, stride)
-  const std::int8_t* quantized;     // (rows, stride), within [-127, 127]
-  const float* scales;              // (rows, scale_stride), one per group
-  const std::int32_t* corrections;  // (rows, scale_stride): what the bias of packed weights adds, negated
+  const float* values;            // (rows, stride)
+  const std::uint16_t* halves;    // (rows, stride) bfloat16
+  const std::int8_t* quantized;   // (rows, stride), within [-127, 127]
+  const float* scales;            // (rows, scale_stride), one per group
+  const std::int32_t* sums;       // (rows, scale_stride): of a group's integers
+  const float* scaled_sums;       // (rows, scale_stride): scale times sum, which a minimum is multiplied with
   std::int64_t stride;
   std::int64_t scale_stride;
 };
 
-// One packed tile: `kTileColumns` output columns over all of K (README.md shows the layouts).
+// One packed tile: `kTileColumns` output columns over all of K.
 struct PackedTile {
   const std::uint8_t* data;
-  int padded_k;    // int8: a multiple of group_size; bf16: even
-  int group_size;  // 32 or 64; unused by bf16
+  TileFormat format;
+  int padded_k;    // with integers a multiple of group_size, else even
+  int group_size;  // 32, 64 or 128; 32 with codes; unused by bf16
+  const std::int8_t* levels;  // (16,) what kLevels4's codes stand for
 };
 
 // Where one row of quantised activations goes.
 struct QuantizedRow {
   std::int8_t* values;
   float* scales;
-  std::int32_t* corrections;
+  std::int32_t* sums;
+  float* scaled_sums;
 };
 
 // Attention of some rows to one span of one KV head. Rows are in order of position: `starts` and `limits` never fall.
@@ -69,11 +85,10 @@ struct Kernels {
   const char* name;
   int weight_bias;  // added to int8 weights when they are packed: 128 where the instruction wants unsigned bytes
 
+
   // y[row][0..31] = x[row] . tile, or += with `accumulate`.
-  void (*matmul_int8)(const PackedTile& tile, const ActivationRows& x, int rows, float* y, std::int64_t y_stride,
-                      bool accumulate);
-  void (*matmul_bf16)(const PackedTile& tile, const ActivationRows& x, int rows, float* y, std::int64_t y_stride,
-                      bool accumulate);
+  void (*matmul)(const PackedTile& tile, const ActivationRows& x, int rows, float* y, std::int64_t y_stride,
+                 bool accumulate);
 
   // y[row][0..31] = x[row] . tile, all float32; tile: (k, 32).
   void (*matmul_f32)(const float* tile, int k, const float* x, std::int64_t x_stride, int rows, float* y,
@@ -81,6 +96,10 @@ struct Kernels {
 
   // Symmetric quantisation of `count` values, a multiple of the group: scale = max|x| / 127.
   void (*quantize)(const float* x, int count, int group_size, const QuantizedRow& out);
+
+  // To bfloat16, to the nearest, ties to even; `count` is a multiple of 32. Null: bf16 weights are multiplied with
+  // `ActivationRows::values`.
+  void (*round_to_halves)(const float* x, int count, std::uint16_t* out);
 
   // out = x / sqrt(mean(x^2) + epsilon) * weight over `size` values; all arrays padded with zeros to kRowAlign.
   void (*rms_norm)(const float* x, const float* weight, int size, float epsilon, float* out);

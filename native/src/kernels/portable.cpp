@@ -82,6 +82,26 @@ inline VectorI dot_quad(VectorI sum, VectorI weights, Quad x) {
   return sum + ((pairs << 16) >> 16) + (pairs >> 16);
 }
 
+inline VectorI dot_codes(VectorI sum, VectorI codes, Quad x) { return dot_quad(sum, codes, x); }
+
+// Codes of four bits, one a byte.
+inline VectorI low_nibbles(VectorI a) { return a & 0x0f0f0f0f; }
+inline VectorI high_nibbles(VectorI a) { return (a >> 4) & 0x0f0f0f0f; }
+struct Levels {
+  std::int8_t values[16];
+};
+inline Levels load_levels(const std::int8_t* p) {
+  Levels levels;
+  __builtin_memcpy(levels.values, p, sizeof levels.values);
+  return levels;
+}
+inline VectorI look_up(const Levels& levels, VectorI codes) {
+  std::uint8_t bytes[kLanes * 4];
+  __builtin_memcpy(bytes, &codes, sizeof bytes);
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(levels.values[byte]);
+  return load_int(bytes);
+}
+
 inline VectorF load_bf16(const std::uint8_t* p) {
   std::uint16_t halves[kLanes];
   __builtin_memcpy(halves, p, sizeof halves);
@@ -160,7 +180,7 @@ inline VectorI dot_words(VectorI sum, VectorI a, VectorI b) {
 
 #include "kernels/body.inc"
 
-constexpr Kernels kTable = make_kernels("portable");
+constexpr Kernels kTable = make_kernels("portable", nullptr);
 
 }  // namespace
 

@@ -28,9 +28,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--group-size",
         type=int,
-        choices=(32, 64),
+        choices=(32, 64, 128),
         default=_ENGINE.group_size,
-        help="as `serve` will have it (default: %(default)s)",
+        help="as `serve` will have it (default: 32)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)

@@ -12,6 +12,7 @@ from headway.models.architectures import open_plan
 from headway.models.summary import ModelSummary, summarise
 from headway.models.text_side import TextSide, open_text
 from headway.runner.estimate import MemoryNeeds, memory_needs
+from headway.runner.formats import GroupSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Inspection:
         return self.shape.max_context if self.shape else self.summary.context
 
 
-def inspect_model(path: Path, *, group_size: int, available_bytes: int) -> Inspection:
+def inspect_model(path: Path, *, group_size: GroupSize | None, available_bytes: int) -> Inspection:
     """Inspect the model file or folder at `path`; raises ModelFileError, one line, if it is no valid model."""
     summary = summarise(path)
     problems: list[str] = []
@@ -41,8 +42,9 @@ def inspect_model(path: Path, *, group_size: int, available_bytes: int) -> Inspe
     text: TextSide | None = None
     needs: MemoryNeeds | None = None
     try:
-        shape = open_plan(path).shape
-        needs = memory_needs(shape, group_size=group_size)
+        plan = open_plan(path)
+        shape = plan.shape
+        needs = memory_needs(shape, group_size=group_size, tensors=plan.tensors)
     except ModelFileError as error:
         problems.append(error.message)
     try:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-WeightFormat = Literal["bf16", "int8"]
+WeightFormat = Literal["auto", "bf16", "int8", "int4", "nf4"]
 KvFormat = Literal["bf16", "int8"]
 InstructionSet = Literal["auto", "portable", "avx2", "avx512", "avx512bf16"]
 
@@ -30,7 +30,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model_path: str = ""
     """The model: a GGUF file, the first of its shards, or a Hugging Face folder."""
     weights: WeightFormat = "int8"
-    group_size: Literal[32, 64] = 32
+    group_size: Literal[32, 64, 128] | None = None
+    """Weights and activations per scale; None = 32. Weights of 4 bits have no other."""
     kv: KvFormat = "bf16"
     isa: InstructionSet = "auto"
     threads: int | None = None

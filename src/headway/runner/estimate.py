@@ -4,14 +4,15 @@ The native core is asked, so that no format is known twice: for a model of one l
 packs grows by the same for every further layer, and one layer fits where a whole model would not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from headway import _native
 from headway.core.config import KvFormat, WeightFormat
 from headway.core.errors import ModelFileError
-from headway.core.plan import ModelShape
+from headway.core.plan import ModelShape, TensorRef
+from headway.runner.formats import GroupSize, packed_bytes, resolve_group_size, resolve_weights
 from headway.runner.native import shape_arguments
 
 _BLOCK_TOKENS = 16  # any: a block's bytes are proportional to it
@@ -19,17 +20,32 @@ _BLOCK_TOKENS = 16  # any: a block's bytes are proportional to it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryNeeds:
-    """Bytes of the weights by runtime format, and of one token in the KV cache by its format."""
+    """Bytes of the weights by runtime format, and of one token in the KV cache by its format.
+
+    Without the tensors of a file there is no "auto", and "int4" is the most it may take.
+    """
 
     weight_bytes: Mapping[WeightFormat, int]
     kv_token_bytes: Mapping[KvFormat, int]
 
 
-def memory_needs(shape: ModelShape, *, group_size: int) -> MemoryNeeds:
-    """Return what a model of this shape takes; raises ModelFileError if the native core cannot run it."""
+def memory_needs(
+    shape: ModelShape, *, group_size: GroupSize | None, tensors: Sequence[TensorRef] = ()
+) -> MemoryNeeds:
+    """Return what a model of this shape takes, with `tensors` or of any; `group_size` as in EngineConfig.
+
+    Raises ModelFileError if the native core cannot run it.
+    """
     try:
-        weights = {kind: _linear(shape, kind, group_size) for kind in get_args(WeightFormat)}
-        cut = _model(shape, 1, "bf16", group_size)
+        weights: dict[WeightFormat, int] = {}
+        for kind in get_args(WeightFormat):
+            group = resolve_group_size(kind, group_size if kind == "int8" else None)
+            if tensors:
+                resolved = resolve_weights(kind, tensors)
+                weights[kind] = packed_bytes(tensors, resolved, group) + _router_bytes(shape)
+            elif kind != "auto":
+                weights[kind] = _linear(shape, kind, group)
+        cut = _model(shape, 1, "bf16", 32)
         kv = {
             kind: _native.KvCache(cut, num_blocks=1, block_size=_BLOCK_TOKENS, dtype=kind).block_bytes
             * shape.num_layers
@@ -39,6 +55,10 @@ def memory_needs(shape: ModelShape, *, group_size: int) -> MemoryNeeds:
     except (ValueError, MemoryError) as error:
         raise ModelFileError(f"This model cannot be run: {error}") from error
     return MemoryNeeds(weight_bytes=weights, kv_token_bytes=kv)
+
+
+def _router_bytes(shape: ModelShape) -> int:
+    return shape.num_layers * (-(-shape.num_experts // 32) * 32) * shape.hidden_size * 4
 
 
 def _linear(shape: ModelShape, weights: str, group_size: int) -> int:

@@ -9,11 +9,14 @@ import logging
 from dataclasses import fields, replace
 from typing import Any
 
+from msgspec import structs
+
 from headway import _native
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
 from headway.core.plan import ModelPlan, ModelShape, Rope
 from headway.core.version import __version__
+from headway.runner.formats import DEFAULT_GROUP_SIZE, packed_bytes, resolve_group_size, resolve_weights
 from headway.runner.machine import available_memory_bytes, available_threads
 from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
@@ -36,9 +39,11 @@ def load_runner(plan: ModelPlan, config: EngineConfig) -> NativeRunner:
     """
     wanted_context = _wanted_context(plan.shape, config.max_context)
     shape = _rotated_for(plan.shape, wanted_context)
+    weights = resolve_weights(config.weights, plan.tensors)
+    config = structs.replace(config, weights=weights, group_size=resolve_group_size(weights, config.group_size))
     threads = available_threads() if config.threads is None else config.threads
     model = _make_model(shape, config, max_context=wanted_context, threads=threads)
-    _check_weights_fit(model.weight_bytes, config)
+    _check_weights_fit(_packed_bytes(plan, config), config)
     identity = pack_tensors(model, plan)
     cache = _make_cache(model, config, wanted_context)
     max_context = wanted_context
@@ -93,7 +98,7 @@ def system_fingerprint(identity: str, config: EngineConfig, *, isa: str, ropes: 
         identity,
         repr(ropes),
         config.weights,
-        str(config.group_size) if config.weights == "int8" else "-",
+        "-" if config.weights == "bf16" else str(config.group_size),
         config.kv,
         isa,
         f"{__version__}/{_native.NUMERICS_VERSION}",
@@ -149,7 +154,7 @@ def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, th
         return _native.Model(
             **shape_arguments(shape, max_context=max_context),
             weights=config.weights,
-            group_size=config.group_size,
+            group_size=config.group_size or DEFAULT_GROUP_SIZE,
             isa=config.isa,
             threads=threads,
         )
@@ -161,11 +166,18 @@ def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, th
         ) from error
 
 
+def _packed_bytes(plan: ModelPlan, config: EngineConfig) -> int:
+    try:
+        return packed_bytes(plan.tensors, config.weights, config.group_size or DEFAULT_GROUP_SIZE)
+    except ValueError as error:
+        raise ModelFileError(f"{plan.path.name}: {error}") from error
+
+
 def _check_weights_fit(num_bytes: int, config: EngineConfig) -> None:
     """Refuse now what would otherwise end with the kernel killing the process: nothing is written yet."""
     available_bytes = available_memory_bytes()
     if num_bytes > available_bytes:
-        hint = "" if config.weights == "int8" else ' or weights "int8"'
+        hint = ' or weights "int8"' if config.weights == "bf16" else ""
         raise ConfigError(
             f"The weights take {num_bytes / 2**30:.1f} GiB as {config.weights}; {available_bytes / 2**30:.1f} GiB of memory"
             f" are available. Use a smaller model{hint}."
