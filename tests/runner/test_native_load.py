@@ -258,6 +258,17 @@ def test_settings_that_cannot_be_met_are_refused(
         load_runner(plan, config)
 
 
+def test_blocks_of_any_multiple_of_16_give_the_same_logits(plan: ModelPlan) -> None:
+    tokens = [(i * 37 + 11) % plan.shape.vocab_size for i in range(100)]
+    logits = []
+    for block_size in (16, 48, 512):  # the last one holds the whole context
+        runner = load_runner(plan, EngineConfig(model="tiny", block_size=block_size, max_context=512))
+        assert runner.info.block_size == block_size
+        blocks = range(-(-len(tokens) // block_size))
+        logits.append(runner.forward(make_step([Part(tokens, 0, blocks, range(100))])))
+    assert logits[1] == logits[2] == logits[0]
+
+
 def test_weights_that_do_not_fit_into_memory_are_refused_before_they_are_read(
     plan: ModelPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ def reference_logits(
 ) -> F64:
     """Logits of every position (num_tokens, vocab_size) in float64, from values rounded as the formats say.
 
-    An int8 cache meets words of 16 bits. `dots`: a bf16 cache meets bfloat16 (`rounds_factors`).
+    An int8 cache meets words of 16 bits. `dots`: bf16 weights and a bf16 cache meet bfloat16 (`rounds_factors`).
     """
 
     def rounded(values: F32) -> F64:

@@ -119,6 +119,7 @@ inline std::int32_t horizontal_add_int(VectorI a) {
 constexpr int kScoreRows = 4;  // 4 x 2 scores, 4 x 2 sums of values of 16 registers
 constexpr int kScoreChains = 8;
 constexpr int kValueVectors = 2;
+constexpr int kSplitValueVectors = 2;  // where a pair takes two registers
 
 inline VectorI and_int(VectorI a, VectorI b) { return _mm256_and_si256(a, b); }
 inline VectorF and_float(VectorF a, VectorF b) { return _mm256_and_ps(a, b); }

@@ -149,6 +149,7 @@ inline std::int32_t horizontal_add_int(VectorI a) { return a[0] + a[1] + a[2] + 
 constexpr int kScoreRows = 2;
 constexpr int kScoreChains = 8;
 constexpr int kValueVectors = 4;
+constexpr int kSplitValueVectors = 2;  // where a pair takes two registers
 
 inline VectorI and_int(VectorI a, VectorI b) { return a & b; }
 inline VectorF and_float(VectorF a, VectorF b) {
