@@ -15,13 +15,13 @@ NOISY = 0.25
 """A spread beyond which a verdict says so: a busy machine slows the sides down unequally."""
 
 
-def replace_table(document: Path, table: str) -> None:
+def replace_table(document: Path, table: str, begin: str = BEGIN, end: str = END) -> None:
     """Put `table` between the markers; raises ValueError if they are not there, once, in this order."""
-    head, found, rest = document.read_text().partition(BEGIN)
-    _, ended, tail = rest.partition(END)
-    if not found or not ended or BEGIN in rest or END in tail:
-        raise ValueError(f"{document.name} needs {BEGIN} and {END}, once")
-    document.write_text(f"{head}{BEGIN}\n\n{table.strip()}\n\n{END}{tail}")
+    head, found, rest = document.read_text().partition(begin)
+    _, ended, tail = rest.partition(end)
+    if not found or not ended or begin in rest or end in tail:
+        raise ValueError(f"{document.name} needs {begin} and {end}, once")
+    document.write_text(f"{head}{begin}\n\n{table.strip()}\n\n{end}{tail}")
 
 
 def render(data: Mapping[str, Any], source: str) -> str:

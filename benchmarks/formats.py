@@ -1,0 +1,277 @@
+"""Runtime formats of weights and KV cache on the same work: memory, latency, likelihood (register row E7).
+
+    .venv/bin/python benchmarks/formats.py [--models smollm2,shape:llama-1.4b] [--formats bf16,int8-32] [--repeat 5]
+    .venv/bin/python benchmarks/formats.py --read benchmarks/results/formats.json --render docs/performance.md
+
+For every model, format of the weights and format of the KV cache: the bytes of the weights, tokens a second of a prompt and
+milliseconds of a decode step of one sequence (medians of `--repeat` rounds, in each of which every format has its turn),
+for SmolLM2 the deviation from float32 (`format_accuracy`), and the KV cache's share of memory and of the bytes read as the
+batch grows (`format_report`: computed from sizes). Prints one JSON object with every run, or with `--table` Markdown.
+
+Two things the formats of SmolLM2 do not say: its file holds Q4_1 and Q8_0, so that int4 and nf4 quantise quantised values
+once more; and the float32 reference is of these values, not of those before. Models of random weights have no likelihood,
+and no file whose format `auto` could keep.
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import format_accuracy
+from format_report import CONTEXTS, NOTE, kv_shares, medians, render, render_into
+from headway import _native
+from headway.core.config import ActivationFormat, EngineConfig, KvFormat, WeightFormat
+from headway.core.errors import ConfigError, ModelFileError
+from headway.core.plan import ModelPlan
+from headway.core.version import __version__
+from headway.models.architectures import open_plan
+from headway.models.fetch import resolve_model
+from headway.models.sources import known_sha256
+from headway.runner.estimate import memory_needs
+from headway.runner.machine import available_memory_bytes
+from headway.runner.measure import Workload, measure
+from headway.runner.native import load_runner
+from headway.runner.native_runner import NativeRunner
+from headway.runner.packing import pack_tensors
+from headway.runner.random_weights import pack_random, random_plan
+from headway.runner.roofline import kv_tokens, read_once
+from headway.runner.shapes import SHAPE_PREFIX, find_shape
+from peers.machine import BusyMeter, describe_machine, load_average
+
+BLOCK_TOKENS = 16
+KEPT_SHARE = 0.6
+"""Of the memory available: models that take more together are loaded anew for every turn."""
+
+
+class Format(NamedTuple):
+    """A runtime format of weights."""
+
+    weights: WeightFormat
+    group_size: Literal[32, 64, 128] | None = None
+    activations: ActivationFormat = "f32"
+
+
+FORMATS: Mapping[str, Format] = {
+    "bf16": Format("bf16"),
+    "bf16-bf16": Format("bf16", activations="bf16"),
+    "int8-32": Format("int8", 32),
+    "int8-64": Format("int8", 64),
+    "int8-128": Format("int8", 128),
+    "int4": Format("int4"),
+    "nf4": Format("nf4"),
+    "auto": Format("auto"),
+}
+KV_FORMATS: Sequence[KvFormat] = ("bf16", "int8")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One model and the work that is measured on it, whatever the format."""
+
+    model: str
+    workload: Workload
+    threads: int | None
+    kv_formats: Sequence[KvFormat]
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it has no file."""
+        return self.model.startswith(SHAPE_PREFIX)
+
+    @property
+    def max_context(self) -> int:
+        """Tokens of the KV cache."""
+        longest = self.workload.longest if self.is_random else format_accuracy.CONTEXT_TOKENS
+        return -(-max(longest, self.workload.longest) // BLOCK_TOKENS) * BLOCK_TOKENS
+
+    def plan(self, weights: WeightFormat) -> ModelPlan:
+        """Return what is loaded."""
+        if self.is_random:
+            return random_plan(self.model, find_shape(self.model.removeprefix(SHAPE_PREFIX)), weights)
+        path = resolve_model(self.model)
+        return open_plan(path, known_sha256(path))
+
+    def load(self, chosen: Format) -> dict[KvFormat, NativeRunner]:
+        """Return a runner for each format of the KV cache, on the same weights."""
+        plan = self.plan(chosen.weights)
+        config = EngineConfig(
+            model=self.model,
+            weights=chosen.weights,
+            group_size=chosen.group_size,
+            activations=chosen.activations,
+            kv="bf16",
+            threads=self.threads,
+            block_size=BLOCK_TOKENS,
+            max_context=self.max_context,
+            kv_bytes=self.max_context
+            * memory_needs(plan.shape, group_size=None).kv_token_bytes["bf16"],
+        )
+        first = load_runner(plan, config, pack_random if self.is_random else pack_tensors)
+        return {kind: _with_kv(first, kind) for kind in self.kv_formats}
+
+
+def _with_kv(runner: NativeRunner, kind: KvFormat) -> NativeRunner:
+    info = replace(runner.info, num_blocks=-(-runner.info.max_context // BLOCK_TOKENS))
+    cache = _native.KvCache(runner.model, num_blocks=info.num_blocks, block_size=BLOCK_TOKENS, dtype=kind)
+    return NativeRunner(cache, info)
+
+
+class Runners:
+    """The runners of a model by format of the weights: all stay loaded if there is room, else one at a time."""
+
+    def __init__(self, load: Callable[[Format], dict[KvFormat, NativeRunner]], *, keep: bool) -> None:
+        self._load = load
+        self._keep = keep
+        self._loaded: dict[Format, dict[KvFormat, NativeRunner]] = {}
+
+    def __getitem__(self, chosen: Format) -> dict[KvFormat, NativeRunner]:
+        if chosen not in self._loaded:
+            if not self._keep:
+                self._loaded.clear()
+            self._loaded[chosen] = self._load(chosen)
+        return self._loaded[chosen]
+
+
+def measure_model(bench: Bench, formats: Sequence[str], repeat: int) -> dict[str, Any]:
+    """Measure every format of one model; return its sides, each with the runs it had."""
+    sides = list(_sides(bench, formats))
+    usable = dict.fromkeys(side["format"] for side in sides if "error" not in side)
+    total = sum({side["format"]: side["weight_bytes"] for side in sides if "error" not in side}.values())
+    keep = total < KEPT_SHARE * available_memory_bytes()
+    runners = Runners(bench.load, keep=keep)
+    busy = BusyMeter()
+    for turn in range(repeat):
+        for name in usable:
+            loaded = runners[FORMATS[name]]
+            for side in sides:
+                if side["format"] != name:
+                    continue
+                runner = loaded[side["kv"]]
+                print(f"{bench.model} {turn + 1}/{repeat} {name} kv {side['kv']}", file=sys.stderr)
+                if turn == 0:
+                    side |= {"isa": runner.model.isa, "threads": runner.model.threads}
+                    if not bench.is_random:
+                        side["accuracy"] = format_accuracy.deviations(runner)
+                busy.stolen()
+                side["runs"].append(
+                    _run(runner, bench.workload) | {"stolen": busy.stolen(), "load": load_average()}
+                )
+    for side in sides:
+        if side.get("runs"):
+            side["medians"] = medians(side["runs"])
+    return {"kept_loaded": keep, "sides": sides}
+
+
+def _run(runner: NativeRunner, workload: Workload) -> dict[str, float]:
+    found = measure(runner, workload)
+    (prefill_s,), (decode_s,) = found.prefill_s, found.decode_s[1]
+    return {
+        "prefill_tok_s": round(workload.prompt_tokens / prefill_s, 2),
+        "decode_ms": round(decode_s * 1e3 / workload.output_tokens, 4),
+    }
+
+
+def _sides(bench: Bench, formats: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield for each pair of formats its sizes and shares, or why there is none."""
+    for name in formats:
+        chosen = FORMATS[name]
+        if chosen.weights == "auto" and bench.is_random:
+            continue
+        plan = bench.plan(chosen.weights)
+        try:
+            needs = memory_needs(plan.shape, group_size=chosen.group_size, tensors=plan.tensors)
+        except (ConfigError, ModelFileError) as error:
+            yield from ({"format": name, "kv": kind, "error": str(error)} for kind in bench.kv_formats)
+            continue
+        weight_bytes = needs.weight_bytes[chosen.weights]
+        whole, read = (
+            memory_needs(shape, group_size=None).weight_bytes["int8"]
+            for shape in (plan.shape, read_once(plan.shape))
+        )
+        for kind in bench.kv_formats:
+            yield {
+                "format": name,
+                "kv": kind,
+                "weight_bytes": weight_bytes,
+                "kv_token_bytes": needs.kv_token_bytes[kind],
+                "shares": kv_shares(
+                    weight_bytes=weight_bytes,
+                    step_weight_bytes=weight_bytes * read // whole,
+                    kv_token_bytes=needs.kv_token_bytes[kind],
+                    seen_tokens={each: kv_tokens(plan.shape, context=each) for each in CONTEXTS},
+                ),
+                "runs": [],
+            }
+
+
+def measure_all(args: argparse.Namespace) -> dict[str, Any]:
+    """Measure every model; return all that is kept."""
+    workload = Workload(
+        prompt_tokens=args.prompt_tokens,
+        output_tokens=args.steps,
+        context=args.context,
+        batches=(1,),
+        chunk_tokens=args.prompt_tokens,
+        repeat=1,
+    )
+    models = {
+        name: measure_model(Bench(name, workload, args.threads, args.kv), args.formats, args.repeat)
+        for name in args.models
+    }
+    threads = {side["threads"] for model in models.values() for side in model["sides"] if "threads" in side}
+    names = ("models", "formats", "kv", "repeat", "prompt_tokens", "context", "steps")
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "headway": __version__,
+        "machine": describe_machine(),
+        "threads": max(threads, default=math.nan),
+        "settings": {name: getattr(args, name) for name in names},
+        "note": NOTE,
+        "models": models,
+    }
+
+
+def _listed(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        if unknown := [name for name in names if name not in known]:
+            raise argparse.ArgumentTypeError(f"no such format: {', '.join(unknown)}; of {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare runtime formats of weights and KV cache.")
+    parser.add_argument(
+        "--models", type=lambda text: text.split(","), default=["smollm2", "shape:llama-1.4b"]
+    )
+    parser.add_argument("--formats", type=_listed(list(FORMATS)), default=list(FORMATS))
+    parser.add_argument("--kv", type=_listed(KV_FORMATS), default=list(KV_FORMATS))
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--prompt-tokens", type=int, default=512)
+    parser.add_argument("--context", type=int, default=1_024, help="tokens in the KV cache before decoding")
+    parser.add_argument("--steps", type=int, default=16, help="decode steps of a run")
+    parser.add_argument("--out", type=Path, help="keep the JSON object in this file, too")
+    parser.add_argument("--read", type=Path, help="measure nothing: take what --out kept")
+    parser.add_argument("--table", action="store_true", help="print Markdown instead of JSON")
+    parser.add_argument("--render", type=Path, help="put the Markdown into this document, between its markers")
+    args = parser.parse_args()
+    data = json.loads(args.read.read_text()) if args.read else measure_all(args)
+    kept = args.read or args.out
+    if args.out:
+        args.out.write_text(json.dumps(data, indent=1) + "\n")
+    if args.render:
+        render_into(args.render, data, str(kept) if kept else None)
+    print(render(data, str(kept) if kept else None) if args.table else json.dumps(data))
+
+
+if __name__ == "__main__":
+    main()
