@@ -1,5 +1,8 @@
 """How much faster code edits decode with speculation than without: `python benchmarks/edits.py [--model smollm2]`.
 
+`--model shape:llama-1.4b` has random weights, which change no time, and SmolLM2's tokenizer; three edits of it, one of each
+kind, take some minutes.
+
 Thirty edits (`edit_scripts`): the prompt asks for a change of a function that it quotes, the answer is the changed function.
 The answer is played from a script: a runner computes every step in full, in its real time, and then answers with the
 script's token for each position. So what is accepted is what real edits allow, not what a small model happens to say. Each
@@ -25,12 +28,11 @@ from headway.core.messages import EngineStats, Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.engine.engine import Engine, engine_info
-from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.models.text_side import open_text
 from headway.models.tokenizer import Tokenizer
-from headway.runner.native import load_runner
 from headway.runner.step import Runner, RunnerInfo, Step, StepResult
+from model_source import find_model, is_random
 
 MIXING = 7
 """Step through the edits, without a common divisor with thirty: a few then are of different functions and kinds."""
@@ -181,18 +183,20 @@ def compare(runner: PlayedRunner, scripts: Sequence[Script], args: argparse.Name
 
 
 def open_model(args: argparse.Namespace) -> tuple[Runner, Tokenizer]:
-    """Load the model; return its runner and a tokenizer."""
-    path = resolve_model(args.model)
+    """Load the model; return its runner and a tokenizer: SmolLM2's for a shape, which has none."""
     config = EngineConfig(
         model=args.model,
-        model_path=str(path),
         weights=args.weights,
         kv=args.kv,
         threads=args.threads,
         max_context=2048,
         scheduler=SchedulerConfig(max_num_seqs=max(1, args.batch)),
     )
-    return load_runner(open_plan(path), config), open_text(path).tokenizer
+    runner = find_model(args.model, args.weights).load(config)
+    tokenizer = open_text(resolve_model("smollm2" if is_random(args.model) else args.model)).tokenizer
+    if tokenizer.vocab_size > runner.info.vocab_size:
+        raise SystemExit(f"{args.model} has fewer tokens than the tokenizer")
+    return runner, tokenizer
 
 
 def measure(runner: Runner, tokenizer: Tokenizer, args: argparse.Namespace) -> dict[str, object]:
@@ -226,7 +230,9 @@ def main() -> None:
     parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
     parser.add_argument("--threads", type=int)
     parser.add_argument(
-        "--edits", type=int, default=30, help="how many of the thirty, functions and kinds mixed"
+        "--edits",
+        type=int,
+        help="how many of the thirty, functions and kinds mixed (default: all; of a shape 3)",
     )
     parser.add_argument(
         "--skip", type=int, default=0, help="how many to leave out before, to measure in parts"
@@ -236,6 +242,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--nothing-right", action="store_true")
     args = parser.parse_args()
+    if args.edits is None:
+        args.edits = 3 if is_random(args.model) else 30
     runner, tokenizer = open_model(args)
     print(json.dumps(measure(runner, tokenizer, args)))
 

@@ -86,9 +86,7 @@ def token_nll(runner: NativeRunner, tokens: Sequence[int]) -> FloatArray:
     return np.concatenate(found)
 
 
-def _logits(
-    runner: NativeRunner, tokens: Sequence[int], rows: range
-) -> Iterator["npt.NDArray[np.float32]"]:
+def _logits(runner: NativeRunner, tokens: Sequence[int], rows: range) -> Iterator["npt.NDArray[np.float32]"]:
     """Yield logits `(chunk, vocab_size)` at the positions `rows` of one sequence, which begins at block 0."""
     info = runner.info
     for start in range(0, len(tokens), CHUNK_TOKENS):

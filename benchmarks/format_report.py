@@ -15,8 +15,9 @@ CONTEXTS = (1_024, 4_000)
 BEGIN, END = "<!-- formats: begin -->", "<!-- formats: end -->"
 
 NOTE = (
-    "The demo model's file holds Q4_1 and Q8_0 already: `auto` keeps them, int4 and nf4 quantise quantised values once more, "
-    "so their deviations are larger than those of a model that is quantised once."
+    "The demo model's file is quantised already (Q4_1, the embedding Q8_0), and the float32 reference computes with these "
+    "values. `auto` keeps them; int4 keeps the Q4_1 blocks and takes the embedding from 8 bits to 4; nf4 quantises all "
+    "quantised values once more, which costs more than quantising a model's own weights would."
 )
 
 
@@ -121,8 +122,8 @@ def _shares(model: Mapping[str, Any]) -> Iterator[str]:
     if not rows:
         return
     yield (
-        "The KV cache's share of memory; of the bytes that a decode step reads, too, or that share follows a slash. Computed "
-        "from sizes, not measured:"
+        "The KV cache's share of memory, which is also its share of the bytes that a decode step reads, unless that one "
+        "follows a slash. Computed from sizes, not measured:"
     )
     yield ""
     first = next(iter(rows.values()))[1]["shares"]

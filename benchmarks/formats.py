@@ -8,9 +8,10 @@ milliseconds of a decode step of one sequence (medians of `--repeat` rounds, in 
 for SmolLM2 the deviation from float32 (`format_accuracy`), and the KV cache's share of memory and of the bytes read as the
 batch grows (`format_report`: computed from sizes). Prints one JSON object with every run, or with `--table` Markdown.
 
-Two things the formats of SmolLM2 do not say: its file holds Q4_1 and Q8_0, so that int4 and nf4 quantise quantised values
-once more; and the float32 reference is of these values, not of those before. Models of random weights have no likelihood,
-and no file whose format `auto` could keep.
+SmolLM2's file is quantised already, Q4_1 with an embedding in Q8_0, and its float32 reference computes with these values:
+what a format adds is measured, not what the file lost before. int4 keeps the Q4_1 blocks and takes the embedding from 8 bits
+to 4; nf4 quantises all quantised values once more. Random weights have no likelihood and no file whose format `auto` could
+keep; their int4 and nf4 are made of Q4_0, which has no minimum, so that int4 takes less than it may.
 """
 
 import argparse
@@ -19,29 +20,21 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import format_accuracy
 from format_report import CONTEXTS, NOTE, kv_shares, medians, render, render_into
-from headway import _native
 from headway.core.config import ActivationFormat, EngineConfig, KvFormat, WeightFormat
 from headway.core.errors import ConfigError, ModelFileError
-from headway.core.plan import ModelPlan
 from headway.core.version import __version__
-from headway.models.architectures import open_plan
-from headway.models.fetch import resolve_model
-from headway.models.sources import known_sha256
 from headway.runner.estimate import memory_needs
 from headway.runner.machine import available_memory_bytes
 from headway.runner.measure import Workload, measure
-from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
-from headway.runner.packing import pack_tensors
-from headway.runner.random_weights import pack_random, random_plan
 from headway.runner.roofline import kv_tokens, read_once
-from headway.runner.shapes import SHAPE_PREFIX, find_shape
+from model_source import find_model, is_random, with_cache
 from peers.machine import BusyMeter, describe_machine, load_average
 
 BLOCK_TOKENS = 16
@@ -80,26 +73,15 @@ class Bench:
     kv_formats: Sequence[KvFormat]
 
     @property
-    def is_random(self) -> bool:
-        """Whether it has no file."""
-        return self.model.startswith(SHAPE_PREFIX)
-
-    @property
     def max_context(self) -> int:
         """Tokens of the KV cache."""
-        longest = self.workload.longest if self.is_random else format_accuracy.CONTEXT_TOKENS
+        longest = self.workload.longest if is_random(self.model) else format_accuracy.CONTEXT_TOKENS
         return -(-max(longest, self.workload.longest) // BLOCK_TOKENS) * BLOCK_TOKENS
-
-    def plan(self, weights: WeightFormat) -> ModelPlan:
-        """Return what is loaded."""
-        if self.is_random:
-            return random_plan(self.model, find_shape(self.model.removeprefix(SHAPE_PREFIX)), weights)
-        path = resolve_model(self.model)
-        return open_plan(path, known_sha256(path))
 
     def load(self, chosen: Format) -> dict[KvFormat, NativeRunner]:
         """Return a runner for each format of the KV cache, on the same weights."""
-        plan = self.plan(chosen.weights)
+        source = find_model(self.model, chosen.weights)
+        needs = memory_needs(source.plan.shape, group_size=None)
         config = EngineConfig(
             model=self.model,
             weights=chosen.weights,
@@ -109,17 +91,14 @@ class Bench:
             threads=self.threads,
             block_size=BLOCK_TOKENS,
             max_context=self.max_context,
-            kv_bytes=self.max_context
-            * memory_needs(plan.shape, group_size=None).kv_token_bytes["bf16"],
+            kv_bytes=self.max_context * needs.kv_token_bytes["bf16"],
         )
-        first = load_runner(plan, config, pack_random if self.is_random else pack_tensors)
-        return {kind: _with_kv(first, kind) for kind in self.kv_formats}
-
-
-def _with_kv(runner: NativeRunner, kind: KvFormat) -> NativeRunner:
-    info = replace(runner.info, num_blocks=-(-runner.info.max_context // BLOCK_TOKENS))
-    cache = _native.KvCache(runner.model, num_blocks=info.num_blocks, block_size=BLOCK_TOKENS, dtype=kind)
-    return NativeRunner(cache, info)
+        first = source.load(config)
+        num_blocks = self.max_context // BLOCK_TOKENS
+        return {
+            kind: with_cache(first, kv=kind, block_size=BLOCK_TOKENS, num_blocks=num_blocks)
+            for kind in self.kv_formats
+        }
 
 
 class Runners:
@@ -140,7 +119,7 @@ class Runners:
 
 def measure_model(bench: Bench, formats: Sequence[str], repeat: int) -> dict[str, Any]:
     """Measure every format of one model; return its sides, each with the runs it had."""
-    sides = list(_sides(bench, formats))
+    sides = list(sizes(bench, formats))
     usable = dict.fromkeys(side["format"] for side in sides if "error" not in side)
     total = sum({side["format"]: side["weight_bytes"] for side in sides if "error" not in side}.values())
     keep = total < KEPT_SHARE * available_memory_bytes()
@@ -156,7 +135,7 @@ def measure_model(bench: Bench, formats: Sequence[str], repeat: int) -> dict[str
                 print(f"{bench.model} {turn + 1}/{repeat} {name} kv {side['kv']}", file=sys.stderr)
                 if turn == 0:
                     side |= {"isa": runner.model.isa, "threads": runner.model.threads}
-                    if not bench.is_random:
+                    if not is_random(bench.model):
                         side["accuracy"] = format_accuracy.deviations(runner)
                 busy.stolen()
                 side["runs"].append(
@@ -177,13 +156,13 @@ def _run(runner: NativeRunner, workload: Workload) -> dict[str, float]:
     }
 
 
-def _sides(bench: Bench, formats: Sequence[str]) -> Iterator[dict[str, Any]]:
+def sizes(bench: Bench, formats: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield for each pair of formats its sizes and shares, or why there is none."""
     for name in formats:
         chosen = FORMATS[name]
-        if chosen.weights == "auto" and bench.is_random:
+        if chosen.weights == "auto" and is_random(bench.model):
             continue
-        plan = bench.plan(chosen.weights)
+        plan = find_model(bench.model, chosen.weights).plan
         try:
             needs = memory_needs(plan.shape, group_size=chosen.group_size, tensors=plan.tensors)
         except (ConfigError, ModelFileError) as error:
@@ -237,7 +216,7 @@ def measure_all(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _listed(known: Sequence[str]) -> Callable[[str], list[str]]:
+def listed(known: Sequence[str]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         names = text.split(",")
         if unknown := [name for name in names if name not in known]:
@@ -252,8 +231,8 @@ def main() -> None:
     parser.add_argument(
         "--models", type=lambda text: text.split(","), default=["smollm2", "shape:llama-1.4b"]
     )
-    parser.add_argument("--formats", type=_listed(list(FORMATS)), default=list(FORMATS))
-    parser.add_argument("--kv", type=_listed(KV_FORMATS), default=list(KV_FORMATS))
+    parser.add_argument("--formats", type=listed(list(FORMATS)), default=list(FORMATS))
+    parser.add_argument("--kv", type=listed(KV_FORMATS), default=list(KV_FORMATS))
     parser.add_argument("--threads", type=int)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--prompt-tokens", type=int, default=512)
@@ -262,7 +241,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="keep the JSON object in this file, too")
     parser.add_argument("--read", type=Path, help="measure nothing: take what --out kept")
     parser.add_argument("--table", action="store_true", help="print Markdown instead of JSON")
-    parser.add_argument("--render", type=Path, help="put the Markdown into this document, between its markers")
+    parser.add_argument(
+        "--render", type=Path, help="put the Markdown into this document, between its markers"
+    )
     args = parser.parse_args()
     data = json.loads(args.read.read_text()) if args.read else measure_all(args)
     kept = args.read or args.out

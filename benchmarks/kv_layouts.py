@@ -4,7 +4,8 @@
 
 All layouts get the same memory, `--kv-tokens` tokens, and the same requests of mixed lengths. A block of 16 is paged memory,
 of 256 chunked, one as long as the context contiguous: a sequence then holds room for the longest text from its first token
-on, so that fewer run at once. Prints one JSON object, per layout:
+on, so that fewer run at once. `--model shape:llama-1.4b` has random weights, which change no time. Prints one JSON object,
+per layout:
 
     tok_s          tokens of the answers per second, from the first request to the last token
     kv_read_gb_s   keys and values read per second in the steps that only decode
@@ -21,21 +22,17 @@ import random
 import statistics
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from headway.core.clock import MonotonicClock
-from headway.core.config import EngineConfig, SchedulerConfig
+from headway.core.config import EngineConfig
 from headway.core.messages import Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.engine.engine import Engine, engine_info
-from headway.models.architectures import open_plan
-from headway.models.fetch import resolve_model
-from headway.models.sources import known_sha256
 from headway.runner.estimate import memory_needs
-from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import RunnerInfo, Step, StepResult
+from model_source import find_model, with_cache
 
 
 @dataclass(slots=True)
@@ -168,24 +165,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()
-    path = Path(resolve_model(args.model))
-    plan = open_plan(path, known_sha256(path))
-    kv_token_bytes = memory_needs(plan.shape, group_size=32).kv_token_bytes[args.kv]
+    source = find_model(args.model, args.weights)
+    kv_token_bytes = memory_needs(source.plan.shape, group_size=32).kv_token_bytes[args.kv]
     layouts = {"paged": 16, "chunked": 256, "contiguous": -(-args.max_context // 16) * 16}
+    config = EngineConfig(
+        model=args.model,
+        weights=args.weights,
+        kv=args.kv,
+        threads=args.threads,
+        max_context=args.max_context,
+        kv_bytes=args.kv_tokens * kv_token_bytes,
+    )
+    loaded = source.load(config)
     engines: dict[str, tuple[Engine, Recorder]] = {}
     for name, block_size in layouts.items():
-        config = EngineConfig(
-            model=args.model,
-            model_path=str(path),
-            weights=args.weights,
-            kv=args.kv,
-            threads=args.threads,
-            block_size=block_size,
-            max_context=args.max_context,
-            kv_bytes=args.kv_tokens * kv_token_bytes,
-            scheduler=SchedulerConfig(),
-        )
-        recorder = Recorder(load_runner(plan, config))
+        num_blocks = args.kv_tokens // block_size
+        recorder = Recorder(with_cache(loaded, kv=args.kv, block_size=block_size, num_blocks=num_blocks))
         info = engine_info(args.model, recorder)
         engines[name] = Engine(recorder, config.scheduler, MonotonicClock(), info), recorder
     runs: dict[str, list[Run]] = {name: [] for name in layouts}

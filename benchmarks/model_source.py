@@ -1,0 +1,48 @@
+"""What a benchmark loads: a model's file, or `shape:NAME`, random weights of that shape (`headway.runner.shapes`)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from headway import _native
+from headway.core.config import EngineConfig, KvFormat, WeightFormat
+from headway.core.plan import ModelPlan
+from headway.models.architectures import open_plan
+from headway.models.fetch import resolve_model
+from headway.models.sources import known_sha256
+from headway.runner.native import load_runner
+from headway.runner.native_runner import NativeRunner
+from headway.runner.packing import pack_tensors
+from headway.runner.random_weights import pack_random, random_plan
+from headway.runner.shapes import SHAPE_PREFIX, find_shape
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model that can be loaded: what is in it, and how that gets into memory."""
+
+    plan: ModelPlan
+    pack: Callable[[_native.Model, ModelPlan], str]
+
+    def load(self, config: EngineConfig) -> NativeRunner:
+        """Return a runner with an empty KV cache; raises what `load_runner` does."""
+        return load_runner(self.plan, config, self.pack)
+
+
+def find_model(model: str, weights: WeightFormat) -> ModelSource:
+    """Return the source of `model`; random weights are made in a type from which `weights` are packed."""
+    if is_random(model):
+        shape = find_shape(model.removeprefix(SHAPE_PREFIX))
+        return ModelSource(random_plan(model, shape, weights), pack_random)
+    path = resolve_model(model)
+    return ModelSource(open_plan(path, known_sha256(path)), pack_tensors)
+
+
+def is_random(model: str) -> bool:
+    """Return whether `model` names a shape, which has no file and no tokenizer."""
+    return model.startswith(SHAPE_PREFIX)
+
+
+def with_cache(runner: NativeRunner, *, kv: KvFormat, block_size: int, num_blocks: int) -> NativeRunner:
+    """Return a runner on the same weights with an empty KV cache of its own; its fingerprint stays the first one's."""
+    cache = _native.KvCache(runner.model, num_blocks=num_blocks, block_size=block_size, dtype=kv)
+    return NativeRunner(cache, replace(runner.info, block_size=block_size, num_blocks=num_blocks))
