@@ -12,9 +12,10 @@ import random
 import statistics
 import time
 from dataclasses import dataclass
+from typing import get_args
 
 from headway.core.clock import MonotonicClock
-from headway.core.config import EngineConfig, SchedulerConfig
+from headway.core.config import EngineConfig, SchedulerConfig, WeightFormat
 from headway.core.messages import Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
@@ -85,7 +86,7 @@ def measure(engine: Engine, *, batch: int, prompt_tokens: int, output_tokens: in
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure prefill and decode of the engine alone.")
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
+    parser.add_argument("--weights", choices=get_args(WeightFormat), default="int8")
     parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--prompt-tokens", type=int, default=512)
@@ -100,7 +101,7 @@ def main() -> None:
         weights=args.weights,
         kv=args.kv,
         threads=args.threads,
-        scheduler=SchedulerConfig(max_prefill_tokens=args.prompt_tokens),
+        scheduler=SchedulerConfig(max_prefill_tokens=args.prompt_tokens, max_draft_tokens=0),
     )
     engine = build_engine(config, MonotonicClock())
     runs: dict[str, list[Run]] = {}

@@ -12,6 +12,10 @@ from peers.places import HERE, LLAMA_CPP, OPENVINO, Cache
 MODULES = {LLAMA_CPP: "peers.drivers.llama_cpp", OPENVINO: "peers.drivers.openvino_genai"}
 
 
+_LAST_WORDS_S = 30
+"""How long a process that said no more may take to end and tell why."""
+
+
 class DriverFailed(Exception):
     """The peer's process ended or would not start; its last words are in the message."""
 
@@ -71,6 +75,10 @@ class Driver:
         return answer
 
     def _failed(self) -> DriverFailed:
+        try:
+            self._process.wait(timeout=_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return DriverFailed(lines[-1] if lines else "it ended without a word")
 

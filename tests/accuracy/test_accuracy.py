@@ -89,13 +89,14 @@ def mean_nll(runner: NativeRunner, tokens: Sequence[int]) -> float:
     [
         ("bf16", 32, "bf16", 0.003),
         ("bf16", 32, "int8", 0.005),
+        ("auto", None, "bf16", 0.003),
         ("int8", 32, "bf16", 0.005),
         ("int8", 64, "bf16", 0.005),
         ("int8", 32, "int8", 0.01),
     ],
 )
 def test_likelihood_of_python_source(
-    weights: WeightFormat, group_size: int, kv: KvFormat, limit: float
+    weights: WeightFormat, group_size: int | None, kv: KvFormat, limit: float
 ) -> None:
     source = references()["source"]
     assert len(source["tokens"]) == 2_000

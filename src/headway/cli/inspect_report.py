@@ -137,7 +137,7 @@ def _memory_rows(inspection: Inspection) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(inspection: Inspection) -> str:
-    """Say what fits with what `serve` takes unless told otherwise: the weights as the file has them, the KV cache in bf16."""
+    """Say what fits with what `serve` takes unless told otherwise: weights as the file has them, the KV cache in bf16."""
     needs, context = inspection.needs, inspection.context
     assert needs is not None
     assert context is not None
