@@ -217,6 +217,8 @@ def measure_all(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def listed(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return what parses names of `known` that are separated by commas."""
+
     def parse(text: str) -> list[str]:
         names = text.split(",")
         if unknown := [name for name in names if name not in known]:
