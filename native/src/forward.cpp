@@ -22,15 +22,32 @@ Runner::Runner(std::shared_ptr<KvCache> cache)
     throw std::invalid_argument("The model is not finished: load its tensors, then call finish().");
   space_.workers.resize(static_cast<std::size_t>(num_workers_));
   clocks_.resize(static_cast<std::size_t>(num_workers_));
+  job_ = std::make_unique<Job>();
+}
+
+Runner::~Runner() = default;
+
+// The step checked, nothing left of the one before but memory.
+Runner::Job& Runner::begin(const Step& step) {
+  Job& job = *job_;
+  check_step(step, *cache_, job.block_holders);
+  job.step = step;
+  job.sampling.clear();
+  job.logit_rows.clear();
+  job.hidden_rows.clear();
+  job.slots.clear();
+  job.expert_runs.clear();
+  job.max_expert_runs = 1;
+  job.output = {};
+  return job;
 }
 
 StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
   const Model::Use use(model_);
-  check_step(step, *cache_);
-  Job job{step, {}, space_.attention_plan, 0, {}, {}, {}, {}, 1, {}};
+  Job& job = begin(step);
   const auto num_rows =
       std::count(step.output_kinds.begin(), step.output_kinds.end(), static_cast<std::int32_t>(OutputKind::kLogits));
-  job.sampling = sampling_rows(sampling, num_rows, shape_.vocab_size);
+  sampling_rows(sampling, num_rows, shape_.vocab_size, job.sampling);
   prepare(job);
   job.output.sampled.resize(static_cast<std::size_t>(num_rows));
   run(job);
@@ -39,8 +56,7 @@ StepOutput Runner::execute(const Step& step, const SamplingArrays& sampling) {
 
 StepOutput Runner::forward(const Step& step) {
   const Model::Use use(model_);
-  check_step(step, *cache_);
-  Job job{step, {}, space_.attention_plan, 0, {}, {}, {}, {}, 1, {}};
+  Job& job = begin(step);
   prepare(job);
   run(job);
   const auto vocab_size = static_cast<std::size_t>(shape_.vocab_size);

@@ -34,9 +34,11 @@ class Runner {
  public:
   // Throws std::invalid_argument when the model is not finished.
   explicit Runner(std::shared_ptr<KvCache> cache);
+  ~Runner();
 
   // Writes keys and values of every token, then samples at the rows of kind logits, in order.
-  // Throws std::invalid_argument for a step that breaks the contract; nothing is computed then.
+  // Throws std::invalid_argument for a step that breaks the contract; nothing is computed then. A step no larger than
+  // an earlier one allocates what it returns and nothing else.
   StepOutput execute(const Step& step, const SamplingArrays& sampling);
   // The same without sampling: returns the logits.
   StepOutput forward(const Step& step);
@@ -49,6 +51,7 @@ class Runner {
   using Worker = WorkerPool::Worker;
   struct Job;  // what the workers share during a step
 
+  Job& begin(const Step& step);
   void prepare(Job& job);
   void run(Job& job);
   void compute(Job& job, Worker& worker);
@@ -97,6 +100,7 @@ class Runner {
   const Strides strides_;
   const AttentionConstants attention_;
   Workspace space_;
+  std::unique_ptr<Job> job_;
   std::vector<PhaseClock> clocks_;  // one per worker
   PhaseTotals phases_;
 };

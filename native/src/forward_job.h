@@ -21,10 +21,12 @@ struct ExpertRun {
   std::int64_t first_row, num_rows;
 };
 
+// A runner has one, so that the next step finds the memory that this one needed; what it borrows is the step's.
 struct Runner::Job {
-  const Step& step;
-  std::vector<SamplingRow> sampling;  // empty: no sampling
-  AttentionPlan& attention;
+  Step step;
+  std::vector<std::uint8_t> block_holders;  // scratch of `check_step`
+  std::vector<SamplingRow> sampling;        // empty: no sampling
+  AttentionPlan attention;
   std::int64_t num_tokens = 0;
   std::vector<std::int64_t> logit_rows, hidden_rows;  // of the step's tokens
   std::vector<KvSlot> slots;                          // where each token's key and value go

@@ -169,7 +169,8 @@ void unpack_row(const PackedMatrix& matrix, std::int64_t row, float* target) {
       } else if (matrix.format == TileFormat::kLevels4) {
         value = matrix.levels[value];
       }
-      target[begin + i] = factor * (scale * static_cast<float>(value) + minimum);
+      const float product = scale * static_cast<float>(value);  // to add a zero would take the sign of another
+      target[begin + i] = factor * (matrix.format == TileFormat::kInt4Min ? product + minimum : product);
     }
   }
 }

@@ -30,22 +30,22 @@ void check_sequence(const Step& step, std::size_t b, const KvCache& cache) {
   const ModelShape& shape = cache.model().shape();
   const std::int64_t begin = step.sequence_starts[b], end = step.sequence_starts[b + 1];
   const std::int64_t context = step.context_lens[b], length = context + (end - begin);
-  const std::string name = "Sequence " + text(static_cast<std::int64_t>(b));
-  if (context < 0) refuse(name + " has a negative context length.");
+  const auto name = [b] { return "Sequence " + text(static_cast<std::int64_t>(b)); };
+  if (context < 0) refuse(name() + " has a negative context length.");
   if (length > shape.max_context)
-    refuse(name + " would reach " + text(length) + " positions; the model has " + text(shape.max_context) + ".");
+    refuse(name() + " would reach " + text(length) + " positions; the model has " + text(shape.max_context) + ".");
   for (std::int64_t t = begin; t < end; ++t)
     if (step.positions[static_cast<std::size_t>(t)] != context + (t - begin))
-      refuse(name + ": positions must be consecutive from the context length.");
+      refuse(name() + ": positions must be consecutive from the context length.");
   const std::int64_t num_blocks = step.block_table_starts[b + 1] - step.block_table_starts[b];
   const std::int64_t needed = (length + cache.block_size() - 1) / cache.block_size();
-  if (num_blocks < needed) refuse(name + " needs " + text(needed) + " blocks and has " + text(num_blocks) + ".");
+  if (num_blocks < needed) refuse(name() + " needs " + text(needed) + " blocks and has " + text(num_blocks) + ".");
 }
 
 // A block that one sequence writes may be in no other place of the tables: what is read there would depend on who is
 // first.
-void check_sharing(const Step& step, const KvCache& cache) {
-  std::vector<std::uint8_t> holders(static_cast<std::size_t>(cache.num_blocks()));  // 2 stands for more, too
+void check_sharing(const Step& step, const KvCache& cache, std::vector<std::uint8_t>& holders) {
+  holders.assign(static_cast<std::size_t>(cache.num_blocks()), 0);  // 2 stands for more, too
   for (const std::int32_t block : step.block_table) {
     std::uint8_t& count = holders[static_cast<std::size_t>(block)];
     count = count == 0 ? 1 : 2;
@@ -63,7 +63,7 @@ void check_sharing(const Step& step, const KvCache& cache) {
 
 }  // namespace
 
-void check_step(const Step& step, const KvCache& cache) {
+void check_step(const Step& step, const KvCache& cache, std::vector<std::uint8_t>& holders) {
   const std::int64_t num_tokens = step.num_tokens(), num_sequences = step.num_sequences();
   require_size("positions", step.positions.size(), num_tokens);
   require_starts("sequence_starts", step.sequence_starts, num_sequences, num_tokens);
@@ -88,10 +88,11 @@ void check_step(const Step& step, const KvCache& cache) {
     if (block < 0 || block >= cache.num_blocks())
       refuse("A sequence names block " + text(block) + ", which does not exist.");
   for (std::size_t b = 0; b < static_cast<std::size_t>(num_sequences); ++b) check_sequence(step, b, cache);
-  check_sharing(step, cache);
+  check_sharing(step, cache, holders);
 }
 
-std::vector<SamplingRow> sampling_rows(const SamplingArrays& arrays, std::int64_t num_rows, std::int32_t vocab_size) {
+void sampling_rows(const SamplingArrays& arrays, std::int64_t num_rows, std::int32_t vocab_size,
+                   std::vector<SamplingRow>& rows) {
   require_size("temperature", arrays.temperature.size(), num_rows);
   require_size("top_k", arrays.top_k.size(), num_rows);
   require_size("top_p", arrays.top_p.size(), num_rows);
@@ -112,7 +113,7 @@ std::vector<SamplingRow> sampling_rows(const SamplingArrays& arrays, std::int64_
   const std::int64_t num_masks = std::ssize(arrays.masks) / mask_words;
   require_size("masks", arrays.masks.size(), num_masks * mask_words);
 
-  std::vector<SamplingRow> rows(static_cast<std::size_t>(num_rows));
+  rows.resize(static_cast<std::size_t>(num_rows));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     SamplingRow& row = rows[i];
     row.temperature = arrays.temperature[i];
@@ -138,7 +139,6 @@ std::vector<SamplingRow> sampling_rows(const SamplingArrays& arrays, std::int64_
     if (const char* error = sampling_row_error(row, vocab_size); error != nullptr)
       refuse("Sampling row " + text(static_cast<std::int64_t>(i)) + ": " + error);
   }
-  return rows;
 }
 
 }  // namespace headway

@@ -33,9 +33,11 @@ struct SamplingArrays {
 };
 
 // Throws std::invalid_argument with a sentence unless every array of the step fits the model, the cache and the others.
-void check_step(const Step& step, const KvCache& cache);
+// `holders` is scratch.
+void check_step(const Step& step, const KvCache& cache, std::vector<std::uint8_t>& holders);
 
-// The rows of a batch, checked: throws std::invalid_argument unless there are `num_rows` sound ones.
-std::vector<SamplingRow> sampling_rows(const SamplingArrays& arrays, std::int64_t num_rows, std::int32_t vocab_size);
+// Fills `rows` with those of a batch, checked: throws std::invalid_argument unless there are `num_rows` sound ones.
+void sampling_rows(const SamplingArrays& arrays, std::int64_t num_rows, std::int32_t vocab_size,
+                   std::vector<SamplingRow>& rows);
 
 }  // namespace headway

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention_plan.h"
 #include "kernels/kernels.h"
 #include "model.h"
 #include "platform/platform.h"
@@ -133,7 +132,6 @@ struct Workspace {
   Buffer<float> partial_max, partial_sum;
   Buffer<float> logits;  // (num_logit_rows, logits)
   ExpertSpace experts;
-  AttentionPlan attention_plan;
   std::vector<WorkerScratch> workers;
 };
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "../src/packed_matrix.h"
 #include "areas.h"
 #include "model_support.h"
+#include "packed_support.h"
 #include "sampling_support.h"
 
 namespace headway::test {
@@ -59,25 +59,6 @@ struct Rows {
   }
 };
 
-struct Packed {
-  PackedMatrix matrix;
-  std::vector<std::uint8_t> data;
-
-  // weights: (rows, columns)
-  Packed(PackFormat format, std::int64_t rows, std::int64_t columns, const std::vector<float>& weights) {
-    matrix.pack = format;
-    matrix.rows = rows;
-    matrix.columns = columns;
-    matrix.choose_format(TensorType::kF32);
-    data.resize(static_cast<std::size_t>(matrix.num_bytes()));
-    matrix.data = data.data();
-    PackScratch scratch;
-    for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
-      pack_tile(matrix, tile, TensorType::kF32, reinterpret_cast<const std::uint8_t*>(weights.data() + tile * kTileColumns * matrix.columns), scratch);
-    }
-  }
-};
-
 void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, const std::vector<std::vector<float>>& x) {
   const PackedMatrix& matrix = packed.matrix;
   const auto matmul = kernels.matmul;
@@ -119,19 +100,24 @@ void test_matmuls(Checks& checks, const Kernels& kernels) {
   const std::int64_t num_weight_rows = 45, k = 160;  // a tile and a part; K fills no group of 64
   struct Case {
     const char* weights;
-    int group;
+    int group = 32;
     bool halves = false;
+    TensorType type = TensorType::kF32;
   };
-  for (const auto& [weights, group, halves] :
-       {Case{"int8", 32}, {"int8", 64}, {"int8", 128}, {"int4", 32}, {"nf4", 32}, {"bf16", 32}, {"bf16", 32, true}}) {
+  for (const auto& [weights, group, halves, type] :
+       {Case{"int8"}, {"int8", 64}, {"int8", 128}, {"int4"}, {"nf4"}, {"bf16"}, {"bf16", 32, true},
+        {"int4", 32, false, TensorType::kQ4_0}, {"int4", 32, false, TensorType::kIQ4_NL}}) {
     if (halves && kernels.round_to_halves == nullptr) continue;
     PackFormat format = checked_format(weights, group, kernels.weight_bias);
     format.halves = halves;
-    const std::string name =
-        "kernels: " + isa + " " + weights + " group " + std::to_string(group) + (halves ? " halves" : "");
+    const bool floats = type == TensorType::kF32;
+    const std::string name = "kernels: " + isa + " " + weights + " group " + std::to_string(group) +
+                             (halves ? " halves" : "") + (floats ? "" : " type " + std::to_string(int(type)));
     checks.run(name + " product, for every number of rows", [&] {
-      const std::vector<float> values = random_logits(static_cast<std::int32_t>(num_weight_rows * k), 1.0F, 5);
-      const Packed packed(format, num_weight_rows, k, values);
+      constexpr std::uint16_t kScales[] = {0x2c00, 0xac00, 0x2e55, 0x2801, 0x0200};
+      const Packed packed(format, type, num_weight_rows, k,
+                          floats ? bytes_of(random_logits(static_cast<std::int32_t>(num_weight_rows * k), 1.0F, 5))
+                                 : random_blocks(type, num_weight_rows * k, kScales, 5));
       for (std::size_t num_rows = 1; num_rows <= 17; ++num_rows) {
         std::vector<std::vector<float>> x;
         for (std::size_t r = 0; r < num_rows; ++r) x.push_back(random_logits(static_cast<std::int32_t>(k), 3.0F, 100 + r));
@@ -140,12 +126,19 @@ void test_matmuls(Checks& checks, const Kernels& kernels) {
     });
     checks.run(name + " product of extremes does not saturate", [&] {
       for (const float sign : {1.0F, -1.0F}) {
-        const Packed packed(format, 32, 64, std::vector<float>(32 * 64, 127.0F * sign));
+        std::vector<std::uint8_t> source = bytes_of(std::vector<float>(32 * 64, 127.0F * sign));
+        if (!floats) {  // the code of the largest magnitude, and the highest
+          constexpr std::uint16_t kOne[] = {0x3c00};
+          source = random_blocks(type, 32 * 64, kOne, 1);
+          for (std::size_t i = 0; i < source.size(); ++i)
+            if (i % 18 > 1) source[i] = sign > 0 ? 0xff : 0x00;
+        }
+        const Packed packed(format, type, 32, 64, source);
         check_matmul(checks, kernels, packed, {std::vector<float>(64, 127.0F), std::vector<float>(64, -127.0F)});
       }
     });
     checks.run(name + " product with zeros", [&] {
-      const Packed packed(format, 32, 64, std::vector<float>(32 * 64, 0.0F));
+      const Packed packed(format, type, 32, 64, std::vector<std::uint8_t>(32 * row_bytes(type, 64)));
       check_matmul(checks, kernels, packed, {std::vector<float>(64, 1.0F), std::vector<float>(64, 0.0F)});
     });
   }

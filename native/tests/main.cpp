@@ -11,10 +11,12 @@ int main(int argc, char** argv) {
   test_sampling_draw(checks);
   test_tensor_types(checks);
   test_worker_pool(checks);
+  test_formats(checks);
   test_kernels(checks);
   test_attention(checks);
   test_forward(checks);
   test_invariance(checks);
+  test_allocations(checks);
   test_limits(checks);
   return checks.finish();
 }

@@ -61,6 +61,30 @@ inline Tokens block_range(std::int32_t first, std::size_t num_tokens, std::size_
   return blocks;
 }
 
+// Sampling arrays of `count` rows with one setting.
+struct Sampling {
+  std::vector<float> temperature, top_p, min_p, repetition, presence, frequency, bias_values;
+  Tokens top_k, choices, positions, num_logprobs, history_starts, history, prompt_lens, bias_starts, bias_ids, mask_rows;
+  std::vector<std::uint64_t> seeds;
+  std::vector<std::uint32_t> masks;
+
+  Sampling(std::size_t count, float heat, std::int32_t logprobs)
+      : temperature(count, heat), top_p(count, 0.9F), min_p(count, 0.0F), repetition(count, 1.0F), presence(count, 0.0F),
+        frequency(count, 0.0F), top_k(count, 0), choices(count, 0), num_logprobs(count, logprobs),
+        history_starts(count + 1, 0),
+        prompt_lens(count, 0), bias_starts(count + 1, 0), mask_rows(count, -1), seeds(count, 7) {
+    for (std::size_t i = 0; i < count; ++i) positions.push_back(static_cast<std::int32_t>(i));
+  }
+
+  SamplingArrays view() const {
+    return {.temperature = temperature, .top_p = top_p, .min_p = min_p, .repetition_penalty = repetition,
+            .presence_penalty = presence, .frequency_penalty = frequency, .bias_values = bias_values, .top_k = top_k,
+            .choices = choices, .positions = positions, .num_logprobs = num_logprobs, .history_starts = history_starts,
+            .history = history, .history_prompt_lens = prompt_lens, .bias_starts = bias_starts, .bias_ids = bias_ids,
+            .mask_rows = mask_rows, .seeds = seeds, .masks = masks};
+  }
+};
+
 // A model, its cache and its runner.
 struct Bench {
   std::shared_ptr<Model> model;
