@@ -231,7 +231,8 @@ void test_invariance(Checks& checks) {
   for (const Variant& variant : all_variants()) {
     test_chunks_and_threads(checks, variant, {"llama", tiny_shape()});
     test_batch(checks, variant, {"llama", tiny_shape()});
-    if (variant.group_size == 32 && variant.weights == variant.kv) {
+    const bool rounded = variant.activations == "bf16";
+    if (variant.group_size == 32 && (variant.weights == variant.kv || variant.weights == "auto" || rounded)) {
       for (const NamedShape& other : other_shapes()) {
         test_chunks_and_threads(checks, variant, other);
         test_batch(checks, variant, other);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../src/model.h"
+#include "packed_support.h"
 #include "../src/sampling/rng.h"
 
 namespace headway::test {
@@ -90,7 +91,29 @@ struct Variant {
   int num_threads = 1;
   std::string activations = "f32";
 
-  std::string name() const { return isa + " " + weights + " g" + std::to_string(group_size) + " kv " + kv; }
+  std::string name() const {
+    return isa + " " + weights + " g" + std::to_string(group_size) + " kv " + kv +
+           (activations == "f32" ? "" : " activations " + activations);
+  }
+};
+
+// One matrix of a file of many types, as "auto" likes it: `columns` fill blocks, or it is of floats.
+struct MixedSource {
+  TensorType type = TensorType::kF32;
+  std::vector<std::uint8_t> bytes;
+
+  MixedSource(std::int64_t rows, std::int64_t columns, float spread, std::uint64_t seed) {
+    constexpr TensorType kTypes[] = {TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kIQ4_NL};
+    if (columns % 32 != 0) {
+      bytes = random_bytes(rows * columns, spread, seed);
+      return;
+    }
+    type = kTypes[seed % 4];
+    const bool wide = type == TensorType::kQ8_0 || type == TensorType::kIQ4_NL;  // integers up to 127
+    const std::uint16_t half = float_to_half(spread / (wide ? 127.0F : 8.0F));
+    const std::uint16_t halves[] = {half, static_cast<std::uint16_t>(half | 0x8000U), static_cast<std::uint16_t>(half - 99)};
+    bytes = random_blocks(type, rows * columns, halves, seed);
+  }
 };
 
 // All tensors are loaded; what is left is `finish`.
@@ -100,6 +123,11 @@ inline std::shared_ptr<Model> loaded_model(const Variant& variant, const ModelSh
   std::uint64_t seed = 1;
   const auto matrix = [&](const char* role, int layer, int expert, std::int64_t rows, std::int64_t columns) {
     const float spread = 2.0F / std::sqrt(static_cast<float>(columns));
+    if (variant.weights == "auto") {
+      const MixedSource source(rows, columns, spread, seed++);
+      model->load({role, layer, expert}, source.type, 0, rows, columns, source.bytes);
+      return;
+    }
     model->load({role, layer, expert}, TensorType::kF32, 0, rows, columns, random_bytes(rows * columns, spread, seed++));
   };
   const auto vector = [&](const std::string& role, int layer, std::int64_t size) {

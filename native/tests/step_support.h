@@ -124,7 +124,7 @@ struct Bench {
   }
 };
 
-// Every combination that has bits of its own. Group size 64 with one cache format is enough.
+// Every combination that has bits of its own. One cache format is enough for what only differs in weights.
 inline std::vector<Variant> all_variants() {
   std::vector<Variant> variants;
   for (const std::string& isa : available_isas()) {
@@ -132,7 +132,10 @@ inline std::vector<Variant> all_variants() {
       variants.push_back({.isa = isa, .weights = "bf16", .kv = kv});
       variants.push_back({.isa = isa, .weights = "int8", .kv = kv});
     }
-    variants.push_back({.isa = isa, .weights = "int8", .kv = "bf16", .group_size = 64});
+    for (const int group_size : {64, 128})
+      variants.push_back({.isa = isa, .weights = "int8", .group_size = group_size});
+    for (const char* weights : {"int4", "nf4", "auto"}) variants.push_back({.isa = isa, .weights = weights});
+    if (isa == "avx512bf16") variants.push_back({.isa = isa, .weights = "bf16", .activations = "bf16"});
   }
   return variants;
 }
