@@ -231,8 +231,8 @@ void test_invariance(Checks& checks) {
   for (const Variant& variant : all_variants()) {
     test_chunks_and_threads(checks, variant, {"llama", tiny_shape()});
     test_batch(checks, variant, {"llama", tiny_shape()});
-    const bool rounded = variant.activations == "bf16";
-    if (variant.group_size == 32 && (variant.weights == variant.kv || variant.weights == "auto" || rounded)) {
+    const bool last = variant.isa == available_isas().back() && variant.group_size == 128;
+    if (last || variant.weights == variant.kv || variant.weights == "auto" || variant.activations == "bf16") {
       for (const NamedShape& other : other_shapes()) {
         test_chunks_and_threads(checks, variant, other);
         test_batch(checks, variant, other);

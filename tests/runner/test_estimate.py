@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from headway import _native
+from headway.core.config import WeightFormat
 from headway.core.errors import ModelFileError
 from headway.core.plan import ModelShape
 from headway.models.architectures import open_plan
 from headway.runner.estimate import memory_needs
 from headway.runner.formats import GroupSize
 from headway.runner.native import shape_arguments
+from support.mixed_gguf import load_with_model, write_mixed_gguf
 from support.tiny_gguf import write_tiny_gguf
 
 pytestmark = pytest.mark.native
@@ -41,6 +44,14 @@ def test_the_estimate_is_exact(tmp_path: Path, layers: int, group_size: GroupSiz
             assert token_bytes * 16 == cache.block_bytes
     assert set(needs.weight_bytes) == {"bf16", "int8", "int4", "nf4"}
     assert set(needs.kv_token_bytes) == {"bf16", "int8"}
+
+
+def test_with_the_tensors_of_a_file_the_estimate_is_what_loading_takes(tmp_path: Path) -> None:
+    plan = write_mixed_gguf(tmp_path / "m.gguf")
+    needs = memory_needs(plan.shape, group_size=None, tensors=plan.tensors)
+    assert set(needs.weight_bytes) == set(get_args(WeightFormat))
+    for weights, num_bytes in needs.weight_bytes.items():
+        assert load_with_model(plan, weights=weights)[0].weight_bytes == num_bytes
 
 
 def test_a_model_larger_than_the_machine_can_be_estimated(tmp_path: Path) -> None:

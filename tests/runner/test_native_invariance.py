@@ -23,10 +23,18 @@ WIDE = tiny_shape(head_dim=64, num_heads=3, num_kv_heads=1, hidden_size=100, voc
 NUM_TOKENS = 528  # three spans of 256 positions, and full blocks: no slot keeps what was there before
 FORMATS = [
     (weights, kv, isa)
-    for weights in ("bf16", "int8")
-    for kv in ("bf16", "int8")
+    for weights, kv in (
+        ("bf16", "bf16"),
+        ("bf16", "int8"),
+        ("int8", "bf16"),
+        ("int8", "int8"),
+        ("int8 in 128", "bf16"),
+        ("int4", "int8"),
+        ("nf4", "bf16"),
+    )
     for isa in _native.available_isas()
 ]
+"""All but "auto", which takes a file of many types: test_weight_formats.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,10 @@ def tensors(shape: ModelShape) -> Tensors:
 def runner(
     shape: ModelShape, weights: str, kv: str, isa: str, threads: int, num_blocks: int = 96
 ) -> NativeRunner:
-    model = make_model(shape, tensors(shape), weights=weights, isa=isa, threads=threads)
+    weights, _, group_size = weights.partition(" in ")
+    model = make_model(
+        shape, tensors(shape), weights=weights, isa=isa, threads=threads, group_size=int(group_size or 32)
+    )
     return make_runner(model, shape, kv=kv, num_blocks=num_blocks)
 
 

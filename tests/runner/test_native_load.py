@@ -96,10 +96,16 @@ def test_the_fingerprint_names_what_decides_bits() -> None:
         fingerprint(isa="avx512"),
         fingerprint(rope_dim=16),
         fingerprint(weights="bf16"),
+        fingerprint(weights="bf16", activations="bf16"),
+        fingerprint(weights="int4"),
+        fingerprint(weights="nf4"),
+        fingerprint(weights="auto"),
         fingerprint(group_size=64),
+        fingerprint(group_size=128),
         fingerprint(kv="int8"),
     }
-    assert len(different | {base}) == 7
+    assert len(different | {base}) == 12
+    assert fingerprint(activations="bf16") == base
     assert fingerprint(threads=7, kv_bytes=1, model="other") == base
     assert fingerprint(weights="bf16", group_size=64) == fingerprint(weights="bf16")
 

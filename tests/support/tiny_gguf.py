@@ -91,10 +91,12 @@ def write_tiny_gguf(
     rope_theta: float = 10_000.0,
     rope_factors: bool = False,
     tensor_type: TensorType = TensorType.F32,
+    types: Mapping[str, TensorType] | None = None,
     tied: bool = True,
     extra_metadata: Mapping[str, MetadataInput] | None = None,
 ) -> TinyModel:
-    """Write a valid model to `path`, the same bytes for the same arguments; matrices are of `tensor_type`, norms F32.
+    """Write a valid model to `path`, the same bytes for the same arguments; matrices are of `tensor_type` but for
+    those that `types` names ("attn_q"), norms F32.
 
     `hidden`, `ffn` and `heads * head_dim` are multiples of 32 for quantised types. `extra_metadata` adds or replaces.
     """
@@ -108,7 +110,8 @@ def write_tiny_gguf(
         weights[name] = decode(data, kind, values.shape)
 
     def matrix(name: str, rows: int, columns: int, scale: float) -> None:
-        add(name, (generator.standard_normal((rows, columns)) * scale).astype(np.float32), tensor_type)
+        kind = (types or {}).get(name.split(".")[-2], tensor_type)
+        add(name, (generator.standard_normal((rows, columns)) * scale).astype(np.float32), kind)
 
     def norm(name: str) -> None:
         add(name, (1 + 0.1 * generator.standard_normal(hidden)).astype(np.float32))

@@ -3,43 +3,64 @@
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 from headway import _native
 from headway.core.plan import ModelShape, TensorType
 from headway.runner.native import shape_arguments
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import OutputKind, RunnerInfo, SamplingBatch, Step
+from support.ggml_blocks import encode
 from support.tiny_shapes import Tensors
 
 
 def make_model(
-    shape: ModelShape, tensors: Tensors, *, weights: str, isa: str, threads: int = 1, group_size: int = 32
+    shape: ModelShape,
+    tensors: Tensors,
+    *,
+    weights: str,
+    isa: str,
+    threads: int = 1,
+    group_size: int = 32,
+    activations: str = "f32",
+    types: Sequence[TensorType] = (TensorType.F32,),
 ) -> _native.Model:
-    """Load the tensors as float32 and finish the model."""
-    model = empty_model(shape, weights=weights, isa=isa, threads=threads, group_size=group_size)
+    """Load the tensors, matrices in one of `types` after another, and finish the model."""
+    model = empty_model(
+        shape, weights=weights, isa=isa, threads=threads, group_size=group_size, activations=activations
+    )
+    kinds = cycle(types)
     for (role, layer), values in tensors.items():
         for expert, part in enumerate(values if values.ndim == 3 else [values]):
+            kind = TensorType.F32 if part.shape[0] == 1 else next(kinds)
             model.load(
                 role=role,
                 layer=layer,
                 expert=expert if values.ndim == 3 else None,
-                tensor_type=TensorType.F32,
+                tensor_type=kind,
                 rows=part.shape[0],
                 columns=part.shape[1],
-                data=memoryview(part.tobytes()),
+                data=memoryview(encode(part, kind)),
             )
     model.finish()
     return model
 
 
 def empty_model(
-    shape: ModelShape, *, weights: str = "int8", isa: str = "auto", threads: int = 1, group_size: int = 32
+    shape: ModelShape,
+    *,
+    weights: str = "int8",
+    isa: str = "auto",
+    threads: int = 1,
+    group_size: int = 32,
+    activations: str = "f32",
 ) -> _native.Model:
     """Return a model without tensors."""
     return _native.Model(
         **shape_arguments(shape, max_context=shape.max_context),
         weights=weights,
         group_size=group_size,
+        activations=activations,
         isa=isa,
         threads=threads,
     )

@@ -155,6 +155,11 @@ def _make_model(shape: ModelShape, config: EngineConfig, *, max_context: int, th
     isas = _native.available_isas()
     if config.isa not in ("auto", *isas):
         raise ConfigError(f'isa is "{config.isa}"; this processor runs {", ".join(isas)}. Use "auto".')
+    isa = isas[-1] if config.isa == "auto" else config.isa
+    if config.weights == config.activations == "bf16" and isa != "avx512bf16":
+        raise ConfigError(
+            f'activations "bf16" need the instruction set "avx512bf16"; "{isa}" has no such products: use "f32".'
+        )
     if not 1 <= threads <= _MAX_THREADS:
         raise ConfigError(f"threads must lie in 1 .. {_MAX_THREADS}, not be {threads}.")
     try:
