@@ -53,10 +53,12 @@ void test_allocations(Checks& checks) {
         Bench bench({.isa = available_isas().back(), .weights = weights}, 64, named.shape);
         StepArrays step = mixed_step();
         for (const float temperature : {0.0F, 0.8F}) {
-          const Sampling sampling(4, temperature, -1);
-          const auto execute = [&] { bench.runner.execute(step.view(), sampling.view()); };
-          execute();
-          CHECK_EQ(allocations_of(execute), 1);
+          for (const std::int32_t logprobs : {-1, 3}) {
+            const Sampling sampling(4, temperature, logprobs);
+            const auto execute = [&] { bench.runner.execute(step.view(), sampling.view()); };
+            execute();
+            CHECK_EQ(allocations_of(execute), logprobs < 0 ? 1 : 1 + 4);  // and what each row's best are
+          }
         }
         const Sampling fewer(3, 0.8F, -1);
         step.output_kinds[1] = static_cast<std::int32_t>(OutputKind::kHidden);

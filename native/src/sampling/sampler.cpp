@@ -139,6 +139,7 @@ void collect_top(const LogSoftmax& logprob, std::int32_t count, SamplerScratch& 
   std::sort(scratch.order.begin(), scratch.order.end(), [&](std::int32_t a, std::int32_t b) {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
   });
+  top.reserve(scratch.order.size());
   for (const std::int32_t id : scratch.order) top.push_back({id, logprob(logits[id])});
 }
 
