@@ -13,14 +13,14 @@ std::atomic<long long> num_allocations{0};
 
 }  // namespace
 
-// Of the whole program; arrays and what does not throw come here, too.
-void* operator new(std::size_t size) {
+// Of the whole program; arrays and what does not throw come here, too. Inlined, GCC would see `new` meet `free`.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   num_allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size > 0 ? size : 1); memory != nullptr) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace headway::test {
 namespace {
@@ -35,10 +35,9 @@ long long allocations_of(const Body& body) {
 
 // Prefill beside decoding, four rows read.
 StepArrays mixed_step() {
-  StepArrays step({{random_tokens(70, 1), 0, block_range(0, 70), false},
-                   {random_tokens(1, 2), 300, block_range(10, 301)},
-                   {random_tokens(2, 3), 40, block_range(40, 42)}});
-  return step;
+  return StepArrays({{random_tokens(70, 1), 0, block_range(0, 70), false},
+                     {random_tokens(1, 2), 300, block_range(10, 301)},
+                     {random_tokens(2, 3), 40, block_range(40, 42)}});
 }
 
 }  // namespace
