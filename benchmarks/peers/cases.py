@@ -111,6 +111,7 @@ CASES = (
         work=Decode(batch=1, context=64, tokens=32),
         weights="int4",
         targets=(Target(LLAMA_CPP, 1.05, 1.15),),
+        swept_by="decode-1",
     ),
     Case(
         name="decode-8",
@@ -127,6 +128,7 @@ CASES = (
         work=Decode(batch=32, context=64, tokens=8),
         weights="int8",
         targets=(Target(BETTER, 1.5, 2.2),),
+        swept_by="decode-8",
     ),
     Case(
         name="decode-4000",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from peers.cases import BETTER, CASES, Decode, find_cases, settings_axes
+from headway.cli.main import build_parser
+from peers.cases import BETTER, CASES, Case, Decode, find_cases, settings_axes
 from peers.compare import is_done, sweep_work
 from peers.driver import Driver, DriverFailed
 from peers.drivers.llama_api import ContextParams, ModelParams, check_layout
@@ -257,3 +258,10 @@ def test_a_driver_answers_each_command_with_its_seconds(tmp_path: Path) -> None:
         assert driver.measure(case_named("decode-8").work.command) == 128.0
         with pytest.raises(DriverFailed, match="no such command"):
             driver.measure({"op": "dance"})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_headway_takes_the_arguments_of_every_case(case: Case) -> None:
+    arguments = perf_arguments(case, Path("m.gguf"), 2, case.weights)
+    parsed = build_parser().parse_args(arguments)
+    assert (parsed.weights, parsed.kv, parsed.threads) == (case.weights, case.kv, 2)
