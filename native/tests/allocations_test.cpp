@@ -19,6 +19,11 @@ std::atomic<long long> num_allocations{0};
   if (void* memory = std::malloc(size > 0 ? size : 1); memory != nullptr) return memory;
   throw std::bad_alloc();
 }
+// A sanitizer's own would not go with the operator delete below.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(size > 0 ? size : 1);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 

@@ -77,6 +77,7 @@ def test_its_json_holds_medians_limits_shares_and_every_run(
         "repeat": 2,
         "weights": "int8",
         "group_size": 32,
+        "activations": "f32",
         "kv": "bf16",
         "block_size": 16,
     }

@@ -108,7 +108,9 @@ def test_chunks_threads_and_blocks_change_no_bit(plan: ModelPlan, weights: str, 
 @pytest.mark.parametrize("weights", ["auto", "int4", "nf4"])
 @pytest.mark.parametrize("group_size", [64, 128])
 def test_four_bits_have_groups_of_32(plan: ModelPlan, weights: str, group_size: int) -> None:
-    with pytest.raises(ConfigError, match=f"weights {weights} have groups of 32, not {group_size}"):
+    with pytest.raises(
+        ConfigError, match=f"group size {group_size} goes with weights int8 alone, not {weights}"
+    ):
         load_with_model(plan, weights=weights, group_size=group_size)
 
 
@@ -129,27 +131,24 @@ def test_auto_runs_a_folder_of_floats_in_bf16(tmp_path: Path) -> None:
     assert load_with_model(plan)[0].weight_bytes == load_with_model(plan, weights="bf16")[0].weight_bytes
 
 
-def test_bf16_activations_are_close_where_there_are_such_products(
-    plan: ModelPlan, exact: np.ndarray[Any, np.dtype[np.float64]]
+@pytest.mark.parametrize("isa", _native.available_isas())
+def test_bf16_activations_are_close_where_there_are_such_products_and_refused_elsewhere(
+    plan: ModelPlan, exact: np.ndarray[Any, np.dtype[np.float64]], isa: str
 ) -> None:
-    if "avx512bf16" not in _native.available_isas():
-        pytest.skip("this processor has no products of bfloat16")
+    if isa != "avx512bf16":
+        with pytest.raises(ConfigError, match=f'activations "bf16" .*"{isa}" .*use "f32"'):
+            load_with_model(plan, weights="bf16", activations="bf16", isa=isa)
+        return
     f32, bf16 = (
-        load_with_model(plan, weights="bf16", activations=activations)[1] for activations in ("f32", "bf16")
+        load_with_model(plan, weights="bf16", activations=activations, isa=isa)[1]
+        for activations in ("f32", "bf16")
     )
     assert f32.info.system_fingerprint != bf16.info.system_fingerprint
     assert logits(bf16) != logits(f32)
     assert error_of(logits(bf16), exact) < 0.02
     assert logits(bf16, chunk=37, first_block=9) == logits(bf16)
-    int8 = [
-        load_with_model(plan, weights="int8", activations=kind)[1].info.system_fingerprint
-        for kind in ("f32", "bf16")
-    ]
-    assert int8[0] == int8[1]  # activations of int8 weights are int8
 
 
-@pytest.mark.parametrize("isa", [isa for isa in _native.available_isas() if isa != "avx512bf16"])
-def test_bf16_activations_are_refused_elsewhere(plan: ModelPlan, isa: str) -> None:
-    with pytest.raises(ConfigError, match=f'activations "bf16" .*"{isa}" .*use "f32"'):
-        load_with_model(plan, weights="bf16", activations="bf16", isa=isa)
-    assert load_with_model(plan, weights="int8", activations="bf16", isa=isa)[0].isa == isa
+def test_bf16_activations_are_refused_for_weights_that_never_meet_them(plan: ModelPlan) -> None:
+    with pytest.raises(ConfigError, match="go with weights bf16 alone, not int8"):
+        load_with_model(plan, weights="int8", activations="bf16")

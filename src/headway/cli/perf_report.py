@@ -61,6 +61,7 @@ def as_json(result: PerfResult) -> dict[str, object]:
             "repeat": workload.repeat,
             "weights": config.weights,
             "group_size": config.group_size,
+            "activations": config.activations,
             "kv": config.kv,
             "block_size": config.block_size,
         },
@@ -109,7 +110,9 @@ def as_text(result: PerfResult) -> str:
                 "" if share_read is None else f"{share_read:.0%} of the reading beside it",
             )
         )
-    group = "" if config.weights == "bf16" else f" in groups of {config.group_size}"
+    group = f" in groups of {config.group_size}"
+    if config.weights == "bf16":
+        group = " and activations bf16" if config.activations == "bf16" else ""
     threads = f"{result.threads} thread{'s' * (result.threads > 1)}"
     head = (
         f"{config.model}, weights {config.weights}{group} ({result.weight_bytes / 1e6:,.0f} MB), KV cache {config.kv}, "

@@ -41,6 +41,8 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
     Raises ConfigError (an unknown shape, no room for the work), and what fetching and loading a model raise.
     """
     random = config.model.startswith(SHAPE_PREFIX)
+    if random and config.weights == "auto":  # there is no file to keep the formats of
+        config = structs.replace(config, weights="int8")
     plan = _random_plan(config) if random else _open_plan(config.model)
     _check_context(plan.shape, workload)
     weights = resolve_weights(config.weights, plan.tensors)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from headway import _native
-from headway.core.config import WeightFormat
+from headway.core.config import ActivationFormat, WeightFormat
 from headway.core.errors import ConfigError
 from headway.core.plan import TensorRef, TensorType
 
@@ -48,11 +48,21 @@ def resolve_weights(weights: WeightFormat, tensors: Iterable[TensorRef]) -> Weig
 
 def resolve_group_size(weights: WeightFormat, group_size: GroupSize | None) -> GroupSize:
     """Return the values per scale; raises ConfigError for a size that the format does not have."""
-    if weights in ("int8", "bf16"):
+    if weights == "int8":
         return group_size or DEFAULT_GROUP_SIZE
-    if group_size not in (None, 32):
-        raise ConfigError(f"weights {weights} have groups of 32, not {group_size}; leave the group size out.")
-    return 32
+    if group_size not in (None, DEFAULT_GROUP_SIZE):
+        raise ConfigError(
+            f"The group size {group_size} goes with weights int8 alone, not {weights}; leave it out or choose weights int8."
+        )
+    return DEFAULT_GROUP_SIZE
+
+
+def check_activations(weights: WeightFormat, activations: ActivationFormat) -> None:
+    """Raise ConfigError for activations that these weights never meet."""
+    if activations != "f32" and weights != "bf16":
+        raise ConfigError(
+            f'activations "{activations}" go with weights bf16 alone, not {weights}; leave them out or choose weights bf16.'
+        )
 
 
 def packed_bytes(tensors: Iterable[TensorRef], weights: WeightFormat, group_size: GroupSize) -> int:

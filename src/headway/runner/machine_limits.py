@@ -133,6 +133,6 @@ def raise_record(path: Path, key: str, measured: Limits) -> None:
 def _read(path: Path) -> dict[str, object]:
     try:
         found = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -17,7 +17,13 @@ from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
 from headway.core.plan import ModelPlan, ModelShape, Rope
 from headway.core.version import __version__
-from headway.runner.formats import DEFAULT_GROUP_SIZE, packed_bytes, resolve_group_size, resolve_weights
+from headway.runner.formats import (
+    DEFAULT_GROUP_SIZE,
+    check_activations,
+    packed_bytes,
+    resolve_group_size,
+    resolve_weights,
+)
 from headway.runner.machine import available_memory_bytes, available_threads
 from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
@@ -48,6 +54,7 @@ def load_runner(
     config = structs.replace(
         config, weights=weights, group_size=resolve_group_size(weights, config.group_size)
     )
+    check_activations(weights, config.activations)
     threads = available_threads() if config.threads is None else config.threads
     model = _make_model(shape, config, max_context=wanted_context, threads=threads)
     _check_weights_fit(_packed_bytes(plan, config), config)
