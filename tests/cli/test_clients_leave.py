@@ -21,9 +21,10 @@ NUM_CLIENTS, NUM_ROUNDS = 200, 3
 
 @pytest.fixture(scope="module")
 def server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    """A server with room for two sequences, which prefills slowly."""
+    """A server with room for two sequences, which prefills slowly and guesses nothing ahead, so that answers take long."""
     folder = tmp_path_factory.mktemp("server")
-    with real_server(tiny_model, folder, "--max-num-seqs", "2", "--max-prefill-tokens", "16") as server:
+    slow = ("--max-prefill-tokens", "16", "--max-draft-tokens", "0")
+    with real_server(tiny_model, folder, "--max-num-seqs", "2", *slow) as server:
         yield server
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
