@@ -151,7 +151,7 @@ void Runner::activate(const Job& job, const LayerWeights& weights, const Activat
     for (std::int64_t row = 0; row < run.num_rows; ++row) {
       float* gate = scratch.gate.data() + row * part_columns_;
       const std::int64_t inner_row = run.first_row + row, column = part * part_columns_;
-      float* out = activations_.integers || activations_.halves ? gate : space_.inner.row(inner_row) + column;
+      float* out = activations_.encoded() ? gate : space_.inner.row(inner_row) + column;
       multiply(gate, scratch.up.data() + row * part_columns_, static_cast<int>(part_columns_), out);
       encode(out, part_columns_, space_.inner, inner_row, column);
     }

@@ -157,7 +157,7 @@ void Runner::compute(Job& job, Worker& worker) {
       attend(job, layer, worker);
     }
     clock.lap(Phase::kAttention);
-    if (activations_.integers || activations_.halves) encode_attention(job, worker);
+    if (activations_.encoded()) encode_attention(job, worker);
     float* block_output = shape_.post_norms ? space_.block_output.data() : space_.residual.data();
     project(weights.attention_output, space_.attention.rows(), job.num_tokens, block_output, strides_.hidden,
             !shape_.post_norms, worker);

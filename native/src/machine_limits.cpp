@@ -18,11 +18,6 @@ constexpr double kItemS = 1e-3;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-int checked_threads(int num_threads) {
-  if (num_threads < 1 || num_threads > 1024) throw std::invalid_argument("threads must lie in 1 .. 1024.");
-  return num_threads;
-}
-
 std::int64_t checked_pieces(std::int64_t num_bytes) {
   if (num_bytes < 1 || num_bytes > std::int64_t{1} << 46) throw std::invalid_argument("num_bytes must lie in 1 .. 2^46.");
   return (num_bytes + kPieceBytes - 1) / kPieceBytes;
@@ -32,7 +27,7 @@ std::int64_t checked_pieces(std::int64_t num_bytes) {
 
 MachineLimits::MachineLimits(std::string_view isa, int num_threads, std::int64_t num_bytes)
     : kernels_(choose_kernels(isa)),
-      pool_(checked_threads(num_threads)),
+      pool_(num_threads),
       num_pieces_(checked_pieces(num_bytes)),
       memory_(allocate_pages(static_cast<std::size_t>(num_pieces_ * kPieceBytes))) {
   // Pages that nobody has written may all be the same page of zeros, which reads twice as fast as memory; and pages that

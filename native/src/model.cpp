@@ -4,10 +4,11 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "row_codes.h"
+
 namespace headway {
 namespace {
 
-constexpr int kMaxThreads = 1024;
 constexpr std::int64_t kMaxPackedBytes = std::int64_t{1} << 46;  // one matrix is at most 2^50: sums do not overflow
 
 [[noreturn]] void refuse(const std::string& reason) { throw std::invalid_argument(reason); }
@@ -27,11 +28,6 @@ PackFormat choose_format(std::string_view weights, int group_size, std::string_v
   if (format.halves && kernels.round_to_halves == nullptr)
     refuse("The instruction set \"" + std::string(kernels.name) + "\" has no products of bf16 activations; use f32.");
   return format;
-}
-
-int checked_threads(int num_threads) {
-  if (num_threads < 1 || num_threads > kMaxThreads) refuse("threads must lie in 1 .. 1024.");
-  return num_threads;
 }
 
 }  // namespace
@@ -77,7 +73,7 @@ Model::Model(const ModelShape& shape, std::string_view weights, int group_size, 
       kernels_(choose_kernels(isa)),
       format_(choose_format(weights, group_size, activations, kernels_)),
       layers_(static_cast<std::size_t>(shape.num_layers)),
-      pool_(checked_threads(num_threads)) {
+      pool_(num_threads) {
   // Room for the largest format that a matrix may come to have: what is never touched costs nothing.
   constexpr TensorType kFileTypes[] = {TensorType::kF32, TensorType::kQ4_0, TensorType::kQ4_1};
   std::int64_t most_bytes = 0;

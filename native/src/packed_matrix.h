@@ -55,12 +55,6 @@ struct PackedMatrix {
   PackedTile tile(std::int64_t index) const;
 };
 
-// Weights must lie below it in magnitude: beyond, sums of products would no longer be floats.
-inline constexpr float kWeightLimit = 1e30F;
-
-// Whether all values are numbers of magnitudes below the limit.
-bool are_sound(const float* values, std::int64_t count);
-
 // Memory of a thread that packs.
 struct PackScratch {
   std::vector<float> values;

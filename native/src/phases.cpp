@@ -16,7 +16,8 @@ void Runner::run(Job& job) {
   if (job.num_tokens == 0) return;
   const bool timed = clocks_.front().on;
   const std::int64_t start_ns = timed ? now_ns() : 0;
-  for (PhaseClock& clock : clocks_) clock.times.fill(0);
+  if (timed)
+    for (PhaseClock& clock : clocks_) clock.times.fill(0);  // also of workers that will come too late
   model_.pool().run([&](Worker& worker) { compute(job, worker); });
   if (timed) phases_.add(clocks_, now_ns() - start_ns);
 }

@@ -39,8 +39,8 @@ float power_below(float value) { return std::bit_cast<float>(std::bit_cast<std::
 // A bound this small would make 1 / scale overflow: such a row counts as zero.
 bool is_live(float bound) { return bound > 1e-30F && bound < kWeightLimit; }
 
-void clear(RowCodes& out, std::uint8_t zero) {
-  std::ranges::fill(out.scratch.codes, zero);
+void clear(RowCodes& out) {
+  std::ranges::fill(out.scratch.codes, std::uint8_t{0});
   std::ranges::fill(out.scratch.scales, std::uint16_t{0});
   std::ranges::fill(out.scratch.minima, std::uint16_t{0});
   out.factor = 0.0F;
@@ -107,7 +107,7 @@ bool encode_floats(const PackedMatrix& matrix, TensorType type, const std::uint8
   dequantize_row(type, source, matrix.columns, values.data());
   const float bound = greatest_magnitude(values.data(), matrix.columns);
   if (!is_live(bound)) {
-    clear(out, 0);
+    clear(out);
     return bound < kWeightLimit;
   }
   switch (matrix.format) {
@@ -131,13 +131,6 @@ bool are_finite(std::uint16_t scale, std::uint16_t minimum = 0) {
   return (scale & 0x7c00U) != 0x7c00U && (minimum & 0x7c00U) != 0x7c00U;
 }
 
-void split_nibbles(const std::uint8_t* nibbles, std::uint8_t* codes) {
-  for (int j = 0; j < kBlock / 2; ++j) {
-    codes[j] = nibbles[j] & 15;
-    codes[j + kBlock / 2] = static_cast<std::uint8_t>(nibbles[j] >> 4);
-  }
-}
-
 // Q4_0, IQ4_NL: a half and nibbles; Q4_1: another half between them.
 bool copy_codes(const PackedMatrix& matrix, const std::uint8_t* source, bool has_minima, RowCodes& out) {
   const int block_bytes = has_minima ? 20 : 18;
@@ -147,7 +140,7 @@ bool copy_codes(const PackedMatrix& matrix, const std::uint8_t* source, bool has
     out.scratch.scales[index] = read_bits(source);
     out.scratch.minima[index] = has_minima ? read_bits(source + 2) : 0;
     sound = sound && are_finite(out.scratch.scales[index], out.scratch.minima[index]);
-    split_nibbles(source + block_bytes - kBlock / 2, out.scratch.codes.data() + g * kBlock);
+    unpack_nibbles(source + block_bytes - kBlock / 2, out.scratch.codes.data() + g * kBlock);
   }
   out.factor = 1.0F;
   return sound;
@@ -187,7 +180,7 @@ bool copy_q4_k(const PackedMatrix& matrix, const std::uint8_t* source, RowCodes&
   }
   const float bound = greatest_magnitude(values.data(), num_blocks * 16);
   if (!is_live(bound)) {
-    clear(out, 0);
+    clear(out);
     return bound < kWeightLimit;
   }
   out.factor = power_below(bound);

@@ -1,9 +1,15 @@
-// One row of a matrix as integers: what tiles of integers are packed from.
+// One row of a matrix as integers, what tiles of integers are packed from; and which values any row may hold.
 #pragma once
 
 #include "packed_matrix.h"
 
 namespace headway {
+
+// Weights must lie below it in magnitude: beyond, sums of products would no longer be floats.
+inline constexpr float kWeightLimit = 1e30F;
+
+// Whether all values are numbers of magnitudes below the limit.
+bool are_sound(const float* values, std::int64_t count);
 
 // A row in a tile's format: weight = factor * (scale * integer + minimum).
 struct RowCodes {

@@ -36,15 +36,7 @@ float read_half(const std::uint8_t* source) { return half_to_float(read<std::uin
 
 float to_float(int value) { return static_cast<float>(value); }
 
-// Values of a block of 32: codes of 4 bits, the first half of them in low nibbles.
-void unpack_nibbles(const std::uint8_t* nibbles, std::uint8_t* codes) {
-  for (int j = 0; j < kBlock / 2; ++j) {
-    codes[j] = nibbles[j] & 15;
-    codes[j + kBlock / 2] = static_cast<std::uint8_t>(nibbles[j] >> 4);
-  }
-}
-
-// The same as integers, with a fifth bit of code j in bit j of the little-endian word before the nibbles.
+// The codes of `unpack_nibbles` as integers, with a fifth bit of code j in bit j of the little-endian word before the nibbles.
 void unpack_five_bits(const std::uint8_t* source, std::int32_t* codes) {
   const auto fifth = read<std::uint32_t>(source);
   const std::uint8_t* nibbles = source + 4;
@@ -217,6 +209,13 @@ std::uint16_t float_to_half(float value) {
   }
   const std::uint32_t rounded = magnitude - (112U << 23) + 0x0fffU + (magnitude >> 13 & 1U);
   return static_cast<std::uint16_t>(sign | rounded >> 13);
+}
+
+void unpack_nibbles(const std::uint8_t* nibbles, std::uint8_t* codes) {
+  for (int j = 0; j < kBlock / 2; ++j) {
+    codes[j] = nibbles[j] & 15;
+    codes[j + kBlock / 2] = static_cast<std::uint8_t>(nibbles[j] >> 4);
+  }
 }
 
 const std::int8_t* iq4_nl_levels() { return kIq4NlValues; }

@@ -35,6 +35,9 @@ float bf16_to_float(std::uint16_t bits);
 std::uint16_t float_to_half(float value);
 float half_to_float(std::uint16_t half);
 
+// The 32 codes of a block of 4 bits, the first half of them in low nibbles.
+void unpack_nibbles(const std::uint8_t* nibbles, std::uint8_t* codes);
+
 // What the codes of kIQ4_NL stand for, (16,).
 const std::int8_t* iq4_nl_levels();
 

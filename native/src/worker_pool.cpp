@@ -1,6 +1,7 @@
 #include "worker_pool.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "phase_timer.h"
 #include "platform/platform.h"
@@ -14,6 +15,8 @@ constexpr int kSpinLimit = 2000;
 constexpr std::int64_t kCoarseChunks =
     8;  // per worker: at most a sixteenth of a phase is spent waiting for the last chunk
 constexpr std::int64_t kMaxChunks = 16384;  // a ticket has 16 bits for it; room for every worker to overrun
+
+constexpr int kMaxThreads = 1024;
 
 constexpr std::uint32_t kClosed = 1, kOneInside = 2;
 
@@ -29,6 +32,7 @@ void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
 }  // namespace
 
 WorkerPool::WorkerPool(int num_threads) : num_threads_(num_threads) {
+  if (num_threads < 1 || num_threads > kMaxThreads) throw std::invalid_argument("threads must lie in 1 .. 1024.");
   helpers_.reserve(static_cast<std::size_t>(num_threads));
   try {
     for (int index = 1; index < num_threads; ++index) helpers_.emplace_back([this, index] { serve(index); });

@@ -38,7 +38,7 @@ class WorkerPool {
  public:
   class Worker;
 
-  // Throws std::system_error when threads cannot be made.
+  // Throws std::invalid_argument for a number beyond 1 .. 1024, std::system_error when threads cannot be made.
   explicit WorkerPool(int num_threads);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;

@@ -35,6 +35,8 @@ struct ActivationFormat {
   bool integers = false;  // quantised, in groups
   bool halves = false;    // rounded to bfloat16
   int group_size = 32;
+
+  bool encoded() const { return integers || halves; }  // not the floats themselves
 };
 
 // The input of a matrix product: rows of floats and the same in the form that the product takes.

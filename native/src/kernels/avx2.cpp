@@ -123,12 +123,6 @@ constexpr int kSplitValueVectors = 2;  // where a pair takes two registers
 
 inline VectorI and_int(VectorI a, VectorI b) { return _mm256_and_si256(a, b); }
 inline VectorF and_float(VectorF a, VectorF b) { return _mm256_and_ps(a, b); }
-// A lane's 32 bits at p, in every lane.
-inline VectorI broadcast_pair(const float* p) {
-  std::int32_t pair;
-  __builtin_memcpy(&pair, p, sizeof pair);
-  return _mm256_set1_epi32(pair);
-}
 // 16 signed bytes as words.
 inline VectorI load_words(const std::uint8_t* p) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));

@@ -155,12 +155,6 @@ inline VectorI and_int(VectorI a, VectorI b) { return a & b; }
 inline VectorF and_float(VectorF a, VectorF b) {
   return reinterpret<VectorF>(reinterpret<VectorI>(a) & reinterpret<VectorI>(b));
 }
-// A lane's 32 bits at p, in every lane.
-inline VectorI broadcast_pair(const float* p) {
-  std::int32_t pair;
-  __builtin_memcpy(&pair, p, sizeof pair);
-  return set1_int(pair);
-}
 // 8 signed bytes as words.
 inline VectorI load_words(const std::uint8_t* p) {
   std::int8_t __attribute__((vector_size(8))) bytes;
