@@ -12,7 +12,7 @@ from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.models.sources import cache_folder, known_sha256
 from headway.runner.estimate import MemoryNeeds, memory_needs
-from headway.runner.formats import resolve_group_size, resolve_weights
+from headway.runner.formats import resolve_formats
 from headway.runner.machine import available_memory_bytes
 from headway.runner.machine_limits import (
     READ_BYTES,
@@ -45,10 +45,7 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
         config = structs.replace(config, weights="int8")
     plan = _random_plan(config) if random else _open_plan(config.model)
     _check_context(plan.shape, workload)
-    weights = resolve_weights(config.weights, plan.tensors)
-    config = structs.replace(
-        config, weights=weights, group_size=resolve_group_size(weights, config.group_size)
-    )
+    config = resolve_formats(config, plan.tensors)
     needs = memory_needs(plan.shape, group_size=config.group_size, tensors=plan.tensors)
     config = _sized(config, workload, needs)
     _check_memory(plan.shape, config, workload, needs)

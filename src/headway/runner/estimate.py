@@ -38,11 +38,13 @@ def memory_needs(
     """
     try:
         weights: dict[WeightFormat, int] = {}
+        # What is no matrix, routers, is the same in every format.
+        others = _linear(shape, "bf16", 32) - packed_bytes(tensors, "bf16", 32) if tensors else 0
         for kind in get_args(WeightFormat):
             group = resolve_group_size(kind, group_size if kind == "int8" else None)
             if tensors:
                 resolved = resolve_weights(kind, tensors)
-                weights[kind] = packed_bytes(tensors, resolved, group) + _router_bytes(shape)
+                weights[kind] = packed_bytes(tensors, resolved, group) + others
             elif kind != "auto":
                 weights[kind] = _linear(shape, kind, group)
         cut = _model(shape, 1, "bf16", 32)
@@ -55,10 +57,6 @@ def memory_needs(
     except (ValueError, MemoryError) as error:
         raise ModelFileError(f"This model cannot be run: {error}") from error
     return MemoryNeeds(weight_bytes=weights, kv_token_bytes=kv)
-
-
-def _router_bytes(shape: ModelShape) -> int:
-    return shape.num_layers * (-(-shape.num_experts // 32) * 32) * shape.hidden_size * 4
 
 
 def _linear(shape: ModelShape, weights: str, group_size: int) -> int:

@@ -6,8 +6,10 @@ It knows no kernel: the native core is asked for sizes.
 from collections.abc import Iterable
 from typing import Literal
 
+from msgspec import structs
+
 from headway import _native
-from headway.core.config import ActivationFormat, WeightFormat
+from headway.core.config import EngineConfig, WeightFormat
 from headway.core.errors import ConfigError
 from headway.core.plan import TensorRef, TensorType
 
@@ -34,6 +36,21 @@ MATRIX_ROLES = frozenset(
 _FLOATS = frozenset((TensorType.F32, TensorType.F16, TensorType.BF16))
 
 
+def resolve_formats(config: EngineConfig, tensors: Iterable[TensorRef]) -> EngineConfig:
+    """Return the settings with weights and group size as these tensors get them; resolved ones stay as they are.
+
+    Raises ConfigError for a group size or activations that do not go with the weights.
+    """
+    weights = resolve_weights(config.weights, tensors)
+    group_size = resolve_group_size(weights, config.group_size)
+    if config.activations != "f32" and weights != "bf16":
+        raise ConfigError(
+            f'activations "{config.activations}" go with weights bf16 alone, not {weights}; leave them out or choose '
+            "weights bf16."
+        )
+    return structs.replace(config, weights=weights, group_size=group_size)
+
+
 def resolve_weights(weights: WeightFormat, tensors: Iterable[TensorRef]) -> WeightFormat:
     """Return what "auto" means for these tensors: it keeps what the file has.
 
@@ -55,14 +72,6 @@ def resolve_group_size(weights: WeightFormat, group_size: GroupSize | None) -> G
             f"The group size {group_size} goes with weights int8 alone, not {weights}; leave it out or choose weights int8."
         )
     return DEFAULT_GROUP_SIZE
-
-
-def check_activations(weights: WeightFormat, activations: ActivationFormat) -> None:
-    """Raise ConfigError for activations that these weights never meet."""
-    if activations != "f32" and weights != "bf16":
-        raise ConfigError(
-            f'activations "{activations}" go with weights bf16 alone, not {weights}; leave them out or choose weights bf16.'
-        )
 
 
 def packed_bytes(tensors: Iterable[TensorRef], weights: WeightFormat, group_size: GroupSize) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.runner.native_runner import NativeRunner
-from headway.runner.step import OutputKind, SamplingBatch, Step
+from headway.runner.step import OutputKind, Step, greedy
 
 _WARM_UP_TOKENS = 64
 
@@ -186,33 +186,3 @@ class _Bench:
             elapsed_ns += time.perf_counter_ns() - begin_ns
             tokens = array("i", [max(0, token) for token in result.tokens])
         return elapsed_ns / 1e9
-
-
-def greedy(positions: "array[int]") -> SamplingBatch:
-    """Return parameters of rows that take the likeliest token, drawn at `positions` 'i' (S,)."""
-    num_rows = len(positions)
-    none = array("i", [0] * num_rows)
-    zeros, ones = array("f", [0.0] * num_rows), array("f", [1.0] * num_rows)
-    starts = array("i", [0] * (num_rows + 1))
-    unset = array("i", [-1] * num_rows)
-    return SamplingBatch(
-        temperature=zeros,
-        top_k=none,
-        top_p=ones,
-        min_p=zeros,
-        repetition_penalty=ones,
-        presence_penalty=zeros,
-        frequency_penalty=zeros,
-        seeds=array("Q", [0] * num_rows),
-        choices=none,
-        positions=positions,
-        num_logprobs=unset,
-        history_starts=starts,
-        history=array("i"),
-        history_prompt_lens=none,
-        bias_starts=starts,
-        bias_ids=array("i"),
-        bias_values=array("f"),
-        mask_rows=unset,
-        masks=array("I"),
-    )

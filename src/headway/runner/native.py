@@ -10,20 +10,12 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from msgspec import structs
-
 from headway import _native
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError, ModelFileError
 from headway.core.plan import ModelPlan, ModelShape, Rope
 from headway.core.version import __version__
-from headway.runner.formats import (
-    DEFAULT_GROUP_SIZE,
-    check_activations,
-    packed_bytes,
-    resolve_group_size,
-    resolve_weights,
-)
+from headway.runner.formats import DEFAULT_GROUP_SIZE, packed_bytes, resolve_formats
 from headway.runner.machine import available_memory_bytes, available_threads
 from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
@@ -50,11 +42,7 @@ def load_runner(
     """
     wanted_context = _wanted_context(plan.shape, config.max_context)
     shape = _rotated_for(plan.shape, wanted_context)
-    weights = resolve_weights(config.weights, plan.tensors)
-    config = structs.replace(
-        config, weights=weights, group_size=resolve_group_size(weights, config.group_size)
-    )
-    check_activations(weights, config.activations)
+    config = resolve_formats(config, plan.tensors)
     threads = available_threads() if config.threads is None else config.threads
     model = _make_model(shape, config, max_context=wanted_context, threads=threads)
     _check_weights_fit(_packed_bytes(plan, config), config)

@@ -8,33 +8,7 @@ from array import array
 
 from headway import _native
 from headway.core.messages import TokenLogprobs
-from headway.runner.step import RunnerInfo, SamplingBatch, Step, StepResult
-
-
-def _no_sampling() -> SamplingBatch:
-    """Parameters of no rows, for a step that samples nothing."""
-    ints, floats, starts = array("i"), array("f"), array("i", [0])
-    return SamplingBatch(
-        temperature=floats,
-        top_k=ints,
-        top_p=floats,
-        min_p=floats,
-        repetition_penalty=floats,
-        presence_penalty=floats,
-        frequency_penalty=floats,
-        seeds=array("Q"),
-        choices=ints,
-        positions=ints,
-        num_logprobs=ints,
-        history_starts=starts,
-        history=ints,
-        history_prompt_lens=ints,
-        bias_starts=starts,
-        bias_ids=ints,
-        bias_values=floats,
-        mask_rows=ints,
-        masks=array("I"),
-    )
+from headway.runner.step import RunnerInfo, Step, StepResult, greedy
 
 
 class NativeRunner:
@@ -44,7 +18,7 @@ class NativeRunner:
         self._cache = cache
         self._native = _native.Runner(cache)
         self._info = info
-        self._no_sampling = _no_sampling()
+        self._no_sampling = greedy(array("i"))
 
     @property
     def info(self) -> RunnerInfo:

@@ -14,10 +14,10 @@ from headway import _native
 from headway.core.errors import ModelFileError
 from headway.core.plan import ModelPlan, TensorRef
 
-_SLICE_BYTES = 8 << 20
+SLICE_BYTES = 8 << 20
 """About as much of a file as is mapped at a time; far more than packing's threads need to stay busy."""
 
-_TILE_ROWS = 32
+TILE_ROWS = 32
 """The core packs whole tiles of rows (native/README.md)."""
 
 _IDENTITY_SAMPLE_BYTES = 4096
@@ -62,25 +62,38 @@ def _map_file(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
+def slice_rows(row_bytes: int) -> int:
+    """Return how many rows of so many bytes are loaded at a time: whole tiles, about `SLICE_BYTES` of them."""
+    return TILE_ROWS * max(1, SLICE_BYTES // (TILE_ROWS * row_bytes))
+
+
+def load_rows(
+    model: _native.Model, tensor: TensorRef, first_row: int, rows: int, data: memoryview, *, add: float = 0.0
+) -> None:
+    """Load rows [first_row, first_row + rows) of a tensor; raises ValueError as the core does."""
+    model.load(
+        role=tensor.role,
+        layer=tensor.layer,
+        expert=tensor.expert,
+        tensor_type=tensor.type,
+        first_row=first_row,
+        rows=rows,
+        columns=tensor.columns,
+        data=data,
+        add=add,
+    )
+
+
 def _pack_tensor(model: _native.Model, tensor: TensorRef, data: mmap.mmap) -> None:
     row_bytes = max(1, tensor.num_bytes // max(1, tensor.rows))
-    step = _TILE_ROWS * max(1, _SLICE_BYTES // (_TILE_ROWS * row_bytes))
+    step = slice_rows(row_bytes)
     begin = tensor.offset
     for first_row in range(0, max(1, tensor.rows), step):
         last = first_row + step >= tensor.rows
         end = tensor.offset + (tensor.num_bytes if last else (first_row + step) * row_bytes)
+        rows = tensor.rows - first_row if last else step
         with memoryview(data) as whole, whole[begin:end] as view:
-            model.load(
-                role=tensor.role,
-                layer=tensor.layer,
-                expert=tensor.expert,
-                tensor_type=tensor.type,
-                first_row=first_row,
-                rows=tensor.rows - first_row if last else step,
-                columns=tensor.columns,
-                data=view,
-                add=tensor.add,
-            )
+            load_rows(model, tensor, first_row, rows, view, add=tensor.add)
         page = begin // mmap.PAGESIZE * mmap.PAGESIZE
         data.madvise(mmap.MADV_DONTNEED, page, end - page)
         begin = end

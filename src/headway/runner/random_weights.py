@@ -15,10 +15,7 @@ from headway.core.errors import ModelFileError
 from headway.core.plan import ModelPlan, ModelShape, Role, TensorRef, TensorType
 from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
-
-_SLICE_BYTES = 8 << 20
-_TILE_ROWS = 32
-"""The core packs whole tiles of rows (native/README.md)."""
+from headway.runner.packing import SLICE_BYTES, load_rows, slice_rows
 
 _BLOCKS: dict[TensorType, tuple[int, int]] = {  # (values, bytes) of a block
     TensorType.F32: (1, 4),
@@ -65,34 +62,21 @@ def pack_random(model: _native.Model, plan: ModelPlan) -> str:
         for tensor in plan.tensors:
             if tensor.rows == 1:
                 value = 0.0 if tensor.role.endswith("_bias") else 1.0
-                _load(model, tensor, 0, 1, memoryview(array("f", [value] * tensor.columns)).cast("B"))
+                load_rows(model, tensor, 0, 1, memoryview(array("f", [value] * tensor.columns)).cast("B"))
                 continue
             row_bytes = tensor.num_bytes // tensor.rows
-            step = _TILE_ROWS * max(1, _SLICE_BYTES // (_TILE_ROWS * row_bytes))
-            num_bytes = max(_SLICE_BYTES, _TILE_ROWS * row_bytes)
+            step = slice_rows(row_bytes)
+            num_bytes = max(SLICE_BYTES, step * row_bytes)
             data = slices.get(tensor.type)
             if data is None or len(data) < num_bytes:
                 data = slices[tensor.type] = _random_blocks(tensor.type, num_bytes)
             for first_row in range(0, tensor.rows, step):
                 rows = min(step, tensor.rows - first_row)
-                _load(model, tensor, first_row, rows, memoryview(data)[: rows * row_bytes])
+                load_rows(model, tensor, first_row, rows, memoryview(data)[: rows * row_bytes])
         model.finish()
     except ValueError as error:
         raise ModelFileError(f"{plan.path.name}: {error}") from error
     return f"random weights of {plan.shape}"
-
-
-def _load(model: _native.Model, tensor: TensorRef, first_row: int, rows: int, data: memoryview) -> None:
-    model.load(
-        role=tensor.role,
-        layer=tensor.layer,
-        expert=tensor.expert,
-        tensor_type=tensor.type,
-        first_row=first_row,
-        rows=rows,
-        columns=tensor.columns,
-        data=data,
-    )
 
 
 def _row_bytes(stored: TensorType, columns: int) -> int:

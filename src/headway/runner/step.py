@@ -59,6 +59,36 @@ class SamplingBatch:
     masks: array[int]
 
 
+def greedy(positions: array[int]) -> SamplingBatch:
+    """Return parameters of rows that take the likeliest token, drawn at `positions` 'i' (S,)."""
+    num_rows = len(positions)
+    none = array("i", [0] * num_rows)
+    zeros, ones = array("f", [0.0] * num_rows), array("f", [1.0] * num_rows)
+    starts = array("i", [0] * (num_rows + 1))
+    unset = array("i", [-1] * num_rows)
+    return SamplingBatch(
+        temperature=zeros,
+        top_k=none,
+        top_p=ones,
+        min_p=zeros,
+        repetition_penalty=ones,
+        presence_penalty=zeros,
+        frequency_penalty=zeros,
+        seeds=array("Q", [0] * num_rows),
+        choices=none,
+        positions=positions,
+        num_logprobs=unset,
+        history_starts=starts,
+        history=array("i"),
+        history_prompt_lens=none,
+        bias_starts=starts,
+        bias_ids=array("i"),
+        bias_values=array("f"),
+        mask_rows=unset,
+        masks=array("I"),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One forward pass over B sequences.
