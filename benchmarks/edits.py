@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from edit_scripts import Edit, edits
+from headway.cli.model_source import find_model, is_random
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig, SchedulerConfig
 from headway.core.messages import EngineStats, Submit
@@ -32,7 +33,7 @@ from headway.models.fetch import resolve_model
 from headway.models.text_side import open_text
 from headway.models.tokenizer import Tokenizer
 from headway.runner.step import Runner, RunnerInfo, Step, StepResult
-from model_source import find_model, is_random
+from step_only import StepOnlyRunner
 
 MIXING = 7
 """Step through the edits, without a common divisor with thirty: a few then are of different functions and kinds."""
@@ -47,7 +48,7 @@ class Script:
     answer: tuple[int, ...]
 
 
-class PlayedRunner:
+class PlayedRunner(StepOnlyRunner):
     """Computes every step on `runner`, then draws the tokens of a script: by seed, at each absolute position."""
 
     def __init__(self, runner: Runner) -> None:
@@ -76,18 +77,6 @@ class PlayedRunner:
         script = self.scripts[seed]
         index = position - len(script.prompt)
         return script.answer[min(index, len(script.answer) - 1)]
-
-    def read_block(self, block: int) -> bytes:
-        """Not needed here."""
-        raise NotImplementedError(block)
-
-    def write_block(self, block: int, data: bytes) -> None:
-        """Not needed here."""
-        raise NotImplementedError(block, data)
-
-    def copy_block(self, source: int, target: int) -> None:
-        """Not needed here."""
-        raise NotImplementedError(source, target)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.engine.engine import Engine
 from headway.runner.step import RunnerInfo, Step, StepResult
+from step_only import StepOnlyRunner
 
 INFO = RunnerInfo(
     vocab_size=50_000, max_context=8192, num_blocks=16_384, block_size=16, system_fingerprint="null"
@@ -23,7 +24,7 @@ INFO = RunnerInfo(
 NUM_STEPS = 400
 
 
-class NullRunner:
+class NullRunner(StepOnlyRunner):
     """Draws token 7 everywhere and stores nothing."""
 
     info = INFO
@@ -31,18 +32,6 @@ class NullRunner:
     def execute(self, step: Step) -> StepResult:
         """Draw at once."""
         return StepResult(tokens=[7] * len(step.output_rows))
-
-    def read_block(self, block: int) -> bytes:
-        """Not needed here."""
-        raise NotImplementedError(block)
-
-    def write_block(self, block: int, data: bytes) -> None:
-        """Not needed here."""
-        raise NotImplementedError(block, data)
-
-    def copy_block(self, source: int, target: int) -> None:
-        """Not needed here."""
-        raise NotImplementedError(source, target)
 
 
 def measure(num_sequences: int, context: int, num_waiting: int, sampling: SamplingParams) -> list[float]:

@@ -61,7 +61,7 @@ def compare_greedy(runner: NativeRunner, cases: Sequence[dict[str, Any]]) -> dic
     for case in cases:
         tokens = [*case["prompt"], *case["continuation"][:-1]]
         rows = range(len(case["prompt"]) - 1, len(tokens))
-        logits = np.concatenate(list(_logits(runner, tokens, rows)))
+        logits = np.concatenate(list(logits_of(runner, tokens, rows)))
         ours = np.take_along_axis(logits, np.array(case["top_ids"]), axis=1)
         errors += np.abs(ours - np.array(case["top_logits"], np.float32)).max(axis=1).tolist()
         same += (logits.argmax(axis=1) == case["continuation"]).tolist()
@@ -77,7 +77,7 @@ def token_nll(runner: NativeRunner, tokens: Sequence[int]) -> FloatArray:
     """Return the NLL `(len(tokens) - 1,)` of every token but the first."""
     found: list[FloatArray] = []
     start = 1
-    for logits in _logits(runner, tokens[:-1], range(len(tokens) - 1)):
+    for logits in logits_of(runner, tokens[:-1], range(len(tokens) - 1)):
         wanted = tokens[start : start + len(logits)]
         start += len(logits)
         largest = logits.max(axis=1)
@@ -86,7 +86,9 @@ def token_nll(runner: NativeRunner, tokens: Sequence[int]) -> FloatArray:
     return np.concatenate(found)
 
 
-def _logits(runner: NativeRunner, tokens: Sequence[int], rows: range) -> Iterator["npt.NDArray[np.float32]"]:
+def logits_of(
+    runner: NativeRunner, tokens: Sequence[int], rows: range
+) -> Iterator["npt.NDArray[np.float32]"]:
     """Yield logits `(chunk, vocab_size)` at the positions `rows` of one sequence, which begins at block 0."""
     info = runner.info
     for start in range(0, len(tokens), CHUNK_TOKENS):

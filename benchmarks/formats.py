@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 
 import format_accuracy
 from format_report import CONTEXTS, NOTE, kv_shares, medians, render, render_into
+from headway.cli.model_source import find_model, is_random
 from headway.core.config import ActivationFormat, EngineConfig, KvFormat, WeightFormat
 from headway.core.errors import ConfigError, ModelFileError
 from headway.core.version import __version__
@@ -34,7 +35,7 @@ from headway.runner.machine import available_memory_bytes
 from headway.runner.measure import Workload, measure
 from headway.runner.native_runner import NativeRunner
 from headway.runner.roofline import kv_tokens, read_once
-from model_source import find_model, is_random, with_cache
+from kv_caches import with_cache
 from peers.machine import BusyMeter, describe_machine, load_average
 
 BLOCK_TOKENS = 16

@@ -23,6 +23,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 
+from headway.cli.model_source import find_model
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig
 from headway.core.messages import Submit
@@ -32,7 +33,7 @@ from headway.engine.engine import Engine, engine_info
 from headway.runner.estimate import memory_needs
 from headway.runner.native_runner import NativeRunner
 from headway.runner.step import RunnerInfo, Step, StepResult
-from model_source import find_model, with_cache
+from kv_caches import with_cache
 
 
 @dataclass(slots=True)

@@ -249,10 +249,11 @@ def report_steps(vocabulary: Any, tokens: list[bytes], end_id: int) -> None:
     from headway.engine.engine import Engine
     from headway.engine.grammars import InlineGrammars
     from headway.runner.step import RunnerInfo, Step, StepResult
+    from step_only import StepOnlyRunner
 
     answer = Table(tokens, end_id).encode(json.dumps([TEXT] * 12))
 
-    class Scripted:
+    class Scripted(StepOnlyRunner):
         """Draws the answer's tokens by position, whatever it is shown."""
 
         info = RunnerInfo(
@@ -263,18 +264,6 @@ def report_steps(vocabulary: Any, tokens: list[bytes], end_id: int) -> None:
             """Draw at once."""
             assert step.sampling is not None
             return StepResult(tokens=[answer[position - 4] for position in step.sampling.positions])
-
-        def read_block(self, block: int) -> bytes:
-            """Not needed here."""
-            raise NotImplementedError(block)
-
-        def write_block(self, block: int, data: bytes) -> None:
-            """Not needed here."""
-            raise NotImplementedError(block, data)
-
-        def copy_block(self, source: int, target: int) -> None:
-            """Not needed here."""
-            raise NotImplementedError(source, target)
 
     strings = Grammar(kind="json_schema", source='{"type": "array", "items": {"type": "string"}}')
     for num_sequences in (1, 16):

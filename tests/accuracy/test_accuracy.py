@@ -1,31 +1,22 @@
 """The demo model on the native core against `transformers` in float32 (scripts/make_accuracy_references.py)."""
 
 import json
-from array import array
-from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from format_accuracy import REFERENCES, logits_of, token_nll
 from headway.core.config import EngineConfig, KvFormat, WeightFormat
 from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.models.sources import known_sha256
 from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
-from headway.runner.step import OutputKind, Step
 
 pytestmark = [pytest.mark.native, pytest.mark.model]
 
-F32Array = npt.NDArray[np.float32]
-
-REFERENCES = Path(__file__).parents[1] / "data" / "smollm2" / "accuracy.json"
-CHUNK_TOKENS = 250
-"""Rows of logits per step: 49 MB."""
 MAX_TOKENS = 2_048
 MAX_LOGIT_ERROR = 0.25
 """What bf16 may differ from float32 in any of a step's eight largest logits: 0.171 measured, 0.052 on average."""
@@ -51,39 +42,6 @@ def load(weights: WeightFormat, group_size: Any, kv: KvFormat) -> NativeRunner:
     return load_runner(plan, config)
 
 
-def logits_of(runner: NativeRunner, tokens: Sequence[int], rows: range) -> Iterator[F32Array]:
-    """Yield the logits `(chunk, vocab_size)` at positions `rows` of one sequence, which begins at block 0."""
-    info = runner.info
-    for start in range(0, len(tokens), CHUNK_TOKENS):
-        chunk = tokens[start : start + CHUNK_TOKENS]
-        num_blocks = -(-(start + len(chunk)) // info.block_size)
-        output_rows = [row - start for row in rows if start <= row < start + len(chunk)]
-        step = Step(
-            tokens=array("i", chunk),
-            positions=array("i", range(start, start + len(chunk))),
-            sequence_starts=array("i", [0, len(chunk)]),
-            context_lens=array("i", [start]),
-            block_table=array("i", range(num_blocks)),
-            block_table_starts=array("i", [0, num_blocks]),
-            adapter_ids=array("i", [0]),
-            output_rows=array("i", output_rows),
-            output_kinds=array("i", [OutputKind.LOGITS] * len(output_rows)),
-            sampling=None,
-        )
-        yield np.frombuffer(runner.forward(step), np.float32).reshape(-1, info.vocab_size)
-
-
-def mean_nll(runner: NativeRunner, tokens: Sequence[int]) -> float:
-    total = 0.0
-    following = iter(tokens[1:])
-    for logits in logits_of(runner, tokens[:-1], range(len(tokens) - 1)):
-        largest = logits.max(axis=1)
-        log_sums = largest + np.log(np.exp(logits - largest[:, None]).sum(axis=1, dtype=np.float64))
-        wanted = [next(following) for _ in logits]
-        total += float((log_sums - logits[np.arange(len(logits)), wanted]).sum())
-    return total / (len(tokens) - 1)
-
-
 @pytest.mark.parametrize(
     ("weights", "group_size", "kv", "limit"),
     [
@@ -101,7 +59,7 @@ def test_likelihood_of_python_source(
     source = references()["source"]
     assert len(source["tokens"]) == 2_000
     expected = sum(source["nll"]) / len(source["nll"])
-    deviation = mean_nll(load(weights, group_size, kv), source["tokens"]) / expected - 1
+    deviation = token_nll(load(weights, group_size, kv), source["tokens"]).mean() / expected - 1
     print(f"{weights} group {group_size} kv {kv}: NLL {expected:.5f} {deviation:+.4%}")
     assert abs(deviation) <= limit
 

@@ -40,7 +40,7 @@ def as_json(inspection: Inspection) -> dict[str, object]:
         "context": context,
         "rope_scaling": summary.rope_scaling,
         "window": _windows(shape),
-        "shape": shape and {name: getattr(shape, name) for name in _SIZES},
+        "shape": shape and {name: getattr(shape, name) for name in SHAPE_SIZES},
         "tensors": [
             {"type": use.type, "num_tensors": use.num_tensors, "num_bytes": use.num_bytes}
             for use in summary.types
@@ -69,7 +69,7 @@ def as_text(inspection: Inspection) -> str:
     return "\n".join((*lines, "", *verdict))
 
 
-_SIZES = (
+SHAPE_SIZES = (
     "num_layers",
     "hidden_size",
     "num_heads",

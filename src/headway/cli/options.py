@@ -103,14 +103,6 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
     )
     group.add_argument(
-        "--block-size",
-        type=positive,
-        metavar="TOKENS",
-        default=_ENGINE.block_size,
-        help="tokens in a block of the KV cache, a multiple of 16: larger blocks waste more memory and share less "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
         "--max-context",
         type=positive,
         metavar="TOKENS",
@@ -144,6 +136,14 @@ def add_format_options(group: argparse._ArgumentGroup) -> None:  # argparse name
         choices=get_args(KvFormat),
         default=_ENGINE.kv,
         help="format of the KV cache (default: %(default)s)",
+    )
+    group.add_argument(
+        "--block-size",
+        type=positive,
+        metavar="TOKENS",
+        default=_ENGINE.block_size,
+        help="tokens in a block of the KV cache, a multiple of 16: larger blocks waste more memory and share less "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--threads",
@@ -214,7 +214,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_config(args: argparse.Namespace, model: str, model_path: str) -> EngineConfig:
-    """Build the engine's settings from parsed options; scheduling options may be absent."""
+    """Build the engine's settings from parsed options; any but those of formats may be absent."""
     return EngineConfig(
         model=model,
         model_path=model_path,
@@ -224,9 +224,9 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         kv=args.kv,
         isa=args.isa,
         threads=args.threads,
-        kv_bytes=args.kv_memory,
+        kv_bytes=getattr(args, "kv_memory", _ENGINE.kv_bytes),
         block_size=args.block_size,
-        max_context=args.max_context,
+        max_context=getattr(args, "max_context", _ENGINE.max_context),
         scheduler=SchedulerConfig(
             max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
             max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),

@@ -4,13 +4,10 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from headway.cli.options import MODEL_HELP, add_format_options, positive
-from headway.core.config import EngineConfig
+from headway.cli.options import MODEL_HELP, add_format_options, engine_config, positive
 
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
-
-_ENGINE = EngineConfig(model="")
 
 
 def batches(text: str) -> tuple[int, ...]:
@@ -68,15 +65,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         default=5,
         help="how often everything is measured (default: %(default)s)",
     )
-    engine = parser.add_argument_group("engine")
-    add_format_options(engine)
-    engine.add_argument(
-        "--block-size",
-        type=positive,
-        metavar="TOKENS",
-        default=_ENGINE.block_size,
-        help="positions of a block of the KV cache (default: %(default)s)",
-    )
+    add_format_options(parser.add_argument_group("engine"))
     parser.add_argument("--phases", action="store_true", help="tell where the time of a step goes")
     parser.add_argument("--json", action="store_true", help="print a JSON object with every run")
     parser.set_defaults(run=run)
@@ -96,16 +85,6 @@ def run(args: argparse.Namespace) -> int:
         chunk_tokens=args.prompt_tokens if args.chunk_tokens is None else args.chunk_tokens,
         repeat=args.repeat,
     )
-    config = EngineConfig(
-        model=args.model,
-        weights=args.weights,
-        group_size=args.group_size,
-        activations=args.activations,
-        kv=args.kv,
-        isa=args.isa,
-        threads=args.threads,
-        block_size=args.block_size,
-    )
-    result = measure_model(config, workload, phases=args.phases)
+    result = measure_model(engine_config(args, args.model, ""), workload, phases=args.phases)
     print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
     return 0

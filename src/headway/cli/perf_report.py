@@ -3,21 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
+from headway.cli.inspect_report import SHAPE_SIZES
 from headway.cli.perf_result import PerfResult
 from headway.runner.measure import Phases
-
-_SIZES = (
-    "architecture",
-    "num_layers",
-    "hidden_size",
-    "num_heads",
-    "num_kv_heads",
-    "head_dim",
-    "ffn_size",
-    "vocab_size",
-    "num_experts",
-    "num_experts_per_token",
-)
 
 
 def as_json(result: PerfResult) -> dict[str, object]:
@@ -67,7 +55,7 @@ def as_json(result: PerfResult) -> dict[str, object]:
         },
         "model": {
             "name": config.model,
-            "shape": {name: getattr(result.shape, name) for name in _SIZES},
+            "shape": {name: getattr(result.shape, name) for name in ("architecture", *SHAPE_SIZES)},
             "weight_bytes": result.weight_bytes,
             "step_weight_bytes": result.step_weight_bytes,
             "kv_token_bytes": result.kv_token_bytes,

@@ -4,13 +4,12 @@ import math
 
 from msgspec import structs
 
+from headway.cli.model_source import find_model, is_random
 from headway.cli.perf_result import PerfResult
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
-from headway.core.plan import ModelPlan, ModelShape
-from headway.models.architectures import open_plan
-from headway.models.fetch import resolve_model
-from headway.models.sources import cache_folder, known_sha256
+from headway.core.plan import ModelShape
+from headway.models.sources import cache_folder
 from headway.runner.estimate import MemoryNeeds, memory_needs
 from headway.runner.formats import resolve_formats
 from headway.runner.machine import available_memory_bytes
@@ -24,12 +23,8 @@ from headway.runner.machine_limits import (
     with_record,
 )
 from headway.runner.measure import Workload, measure
-from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
-from headway.runner.packing import pack_tensors
-from headway.runner.random_weights import pack_random, random_plan
 from headway.runner.roofline import read_once
-from headway.runner.shapes import SHAPE_PREFIX, find_shape
 
 _LEAST_LIMIT_RUNS = 5
 _RECORD_FILE = "peaks.json"
@@ -40,16 +35,16 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
 
     Raises ConfigError (an unknown shape, no room for the work), and what fetching and loading a model raise.
     """
-    random = config.model.startswith(SHAPE_PREFIX)
-    if random and config.weights == "auto":  # there is no file to keep the formats of
+    if is_random(config.model) and config.weights == "auto":  # there is no file to keep the formats of
         config = structs.replace(config, weights="int8")
-    plan = _random_plan(config) if random else _open_plan(config.model)
+    source = find_model(config.model, config.weights)
+    plan = source.plan
     _check_context(plan.shape, workload)
     config = resolve_formats(config, plan.tensors)
     needs = memory_needs(plan.shape, group_size=config.group_size, tensors=plan.tensors)
     config = _sized(config, workload, needs)
     _check_memory(plan.shape, config, workload, needs)
-    runner = load_runner(plan, config, pack_random if random else pack_tensors)
+    runner = source.load(config)
     meter = LimitMeter(
         isa=runner.model.isa,
         threads=runner.model.threads,
@@ -77,16 +72,6 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
         limit_runs=meter.runs,
         runs_at_once=runs_at_once,
     )
-
-
-def _random_plan(config: EngineConfig) -> ModelPlan:
-    shape = find_shape(config.model.removeprefix(SHAPE_PREFIX))
-    return random_plan(config.model, shape, config.weights)
-
-
-def _open_plan(model: str) -> ModelPlan:
-    path = resolve_model(model)
-    return open_plan(path, known_sha256(path))
 
 
 def _check_context(shape: ModelShape, workload: Workload) -> None:

@@ -1,10 +1,10 @@
-"""What a benchmark loads: a model's file, or `shape:NAME`, random weights of that shape (`headway.runner.shapes`)."""
+"""What is measured: a model's file, or `shape:NAME`, random weights of that shape (`headway.runner.shapes`)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headway import _native
-from headway.core.config import EngineConfig, KvFormat, WeightFormat
+from headway.core.config import EngineConfig, WeightFormat
 from headway.core.plan import ModelPlan
 from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
@@ -29,7 +29,10 @@ class ModelSource:
 
 
 def find_model(model: str, weights: WeightFormat) -> ModelSource:
-    """Return the source of `model`; random weights are made in a type from which `weights` are packed."""
+    """Return the source of `model`; random weights are made in a type from which `weights` are packed.
+
+    Raises what fetching and opening a model raise, and ConfigError for an unknown shape.
+    """
     if is_random(model):
         shape = find_shape(model.removeprefix(SHAPE_PREFIX))
         return ModelSource(random_plan(model, shape, weights), pack_random)
@@ -40,9 +43,3 @@ def find_model(model: str, weights: WeightFormat) -> ModelSource:
 def is_random(model: str) -> bool:
     """Return whether `model` names a shape, which has no file and no tokenizer."""
     return model.startswith(SHAPE_PREFIX)
-
-
-def with_cache(runner: NativeRunner, *, kv: KvFormat, block_size: int, num_blocks: int) -> NativeRunner:
-    """Return a runner on the same weights with an empty KV cache of its own; its fingerprint stays the first one's."""
-    cache = _native.KvCache(runner.model, num_blocks=num_blocks, block_size=block_size, dtype=kv)
-    return NativeRunner(cache, replace(runner.info, block_size=block_size, num_blocks=num_blocks))
