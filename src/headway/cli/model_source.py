@@ -1,15 +1,13 @@
 """What is measured: a model's file, or `shape:NAME`, random weights of that shape (`headway.runner.shapes`)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway import _native
 from headway.core.config import EngineConfig, WeightFormat
 from headway.core.plan import ModelPlan
 from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
 from headway.models.sources import known_sha256
-from headway.runner.native import load_runner
+from headway.runner.native import PackModel, load_runner
 from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
 from headway.runner.random_weights import pack_random, random_plan
@@ -21,7 +19,7 @@ class ModelSource:
     """A model that can be loaded: what is in it, and how that gets into memory."""
 
     plan: ModelPlan
-    pack: Callable[[_native.Model, ModelPlan], str]
+    pack: PackModel
 
     def load(self, config: EngineConfig) -> NativeRunner:
         """Return a runner with an empty KV cache; raises what `load_runner` does."""

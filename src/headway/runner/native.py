@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 AUTO_KV_SHARE = 0.25
 """Of the memory available: leaves room for the weights' page cache, the gateway and the machine's other work."""
 
+PackModel = Callable[[_native.Model, ModelPlan], str]
+"""Loads every tensor of a plan into a model, finishes it and returns what tells its weights from others."""
+
 _MAX_THREADS = 1024
 """The native core's limit."""
 
@@ -33,9 +36,9 @@ _MAX_THREADS = 1024
 def load_runner(
     plan: ModelPlan,
     config: EngineConfig,
-    pack: Callable[[_native.Model, ModelPlan], str] = pack_tensors,
+    pack: PackModel = pack_tensors,
 ) -> NativeRunner:
-    """Pack the plan's tensors and return a runner with an empty KV cache. `pack` does it, and returns the identity.
+    """Pack the plan's tensors and return a runner with an empty KV cache. `pack` does it.
 
     Raises ConfigError (a setting that this machine or model cannot meet), ModelFileError (tensors missing, truncated or
     of another shape), OSError (a file cannot be read).
