@@ -1,6 +1,7 @@
 """Fixtures every test may use, and what turns a skip into a failure where everything must run."""
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -8,6 +9,10 @@ import pytest
 # Before numpy is imported: the threads of its matrix products wait for each other by spinning, which made references in
 # numpy five times as slow on a busy machine (26 s of CPU time against 5 s for tests/accuracy/test_plans.py).
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# `nohup` and a shell's `&` leave these ignored, which every process that tests start, and want to end by them, inherits.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REQUIRE_ALL = bool(os.environ.get("HEADWAY_REQUIRE_ALL"))
 
