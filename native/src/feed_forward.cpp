@@ -127,20 +127,22 @@ void Runner::feed_forward(const Job& job, const LayerWeights& weights, Worker& w
 void Runner::activate(const Job& job, const LayerWeights& weights, const Activations& input, Worker& worker) {
   WorkerScratch& scratch = scratch_of(worker);
   const auto multiply = shape_.activation == Activation::kSilu ? kernels_.silu_multiply : kernels_.gelu_tanh_multiply;
-  const std::int64_t num_parts = strides_.ffn / part_columns_;
+  const std::int64_t num_parts = strides_.ffn / part_columns_, tiles_per_part = part_columns_ / kTileColumns;
   share_each(worker, job.max_expert_runs * num_parts, tile_grain(job.num_tokens), [&](std::int64_t item) {
     if (item / num_parts >= std::ssize(job.expert_runs)) return;
     const ExpertRun& run = job.expert_runs[static_cast<std::size_t>(item / num_parts)];
     const FeedForward& ffn = weights.ffn[run.expert];
     const ActivationRows x = input.rows(run.first_row);
     const std::int64_t part = item % num_parts;
-    for (std::int64_t half = 0; half < part_columns_ / kTileColumns; ++half) {
-      const std::int64_t tile = part * (part_columns_ / kTileColumns) + half;
+    for (std::int64_t half = 0; half < tiles_per_part; ++half) {
+      const std::int64_t tile = part * tiles_per_part + half;
       float* gate = scratch.gate.data() + half * kTileColumns;
       float* up = scratch.up.data() + half * kTileColumns;
       if (tile < ffn.gate.num_tiles()) {
-        multiply_tile(ffn.gate, tile, x, run.num_rows, gate, part_columns_, false);
-        multiply_tile(ffn.up, tile, x, run.num_rows, up, part_columns_, false);
+        const bool is_last = half + 1 == tiles_per_part;
+        const std::int64_t next = is_last ? (part + num_workers_) * tiles_per_part : tile + 1;
+        multiply_tile(ffn.gate, tile, x, run.num_rows, gate, part_columns_, false, ffn.up.tile_data(tile));
+        multiply_tile(ffn.up, tile, x, run.num_rows, up, part_columns_, false, ffn.gate.tile_data(next));
       } else {  // the padding of the last part
         for (std::int64_t row = 0; row < run.num_rows; ++row) {
           std::fill_n(gate + row * part_columns_, kTileColumns, 0.0F);
@@ -166,8 +168,10 @@ void Runner::add_experts(const Job& job, const LayerWeights& weights, float* tar
     if (item / num_tiles >= std::ssize(job.expert_runs)) return;
     const ExpertRun& run = job.expert_runs[static_cast<std::size_t>(item / num_tiles)];
     const std::int64_t tile = item % num_tiles;
-    multiply_tile(weights.ffn[run.expert].down, tile, space_.inner.rows(run.first_row), run.num_rows,
-                  space.output.data() + run.first_row * strides_.hidden + tile * kTileColumns, strides_.hidden, false);
+    const PackedMatrix& down = weights.ffn[run.expert].down;
+    multiply_tile(down, tile, space_.inner.rows(run.first_row), run.num_rows,
+                  space.output.data() + run.first_row * strides_.hidden + tile * kTileColumns, strides_.hidden, false,
+                  next_tile(down, tile));
   });
   share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t token) {
     float* sum = scratch_of(worker).normed.data();

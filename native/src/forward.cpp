@@ -219,16 +219,18 @@ void Runner::add_normed(const Job& job, const PaddedVector& weight, Worker& work
   });
 }
 
-// out[row] (+)= x[row] . one tile of the matrix, for every row.
+// out[row] (+)= x[row] . one tile of the matrix, for every row; `next` is what this worker will read next, or null.
 void Runner::multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x,
-                           std::int64_t num_rows, float* out, std::int64_t out_stride, bool accumulate) const {
-  kernels_.matmul(matrix.tile(tile), x, static_cast<int>(num_rows), out, out_stride, accumulate);
+                           std::int64_t num_rows, float* out, std::int64_t out_stride, bool accumulate,
+                           const std::uint8_t* next) const {
+  kernels_.matmul(matrix.tile(tile, next), x, static_cast<int>(num_rows), out, out_stride, accumulate);
 }
 
 void Runner::project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
                      std::int64_t out_stride, bool accumulate, Worker& worker) const {
   share_each(worker, matrix.num_tiles(), tile_grain(num_rows), [&](std::int64_t tile) {
-    multiply_tile(matrix, tile, x, num_rows, out + tile * kTileColumns, out_stride, accumulate);
+    multiply_tile(matrix, tile, x, num_rows, out + tile * kTileColumns, out_stride, accumulate,
+                  next_tile(matrix, tile));
   });
 }
 

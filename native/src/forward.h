@@ -82,7 +82,11 @@ class Runner {
   void encode(const float* source, std::int64_t count, const Activations& target, std::int64_t row,
               std::int64_t column) const;
   void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
-                     float* out, std::int64_t out_stride, bool accumulate) const;
+                     float* out, std::int64_t out_stride, bool accumulate, const std::uint8_t* next) const;
+  // Where the tile lies that a worker which has come to `tile` will likely claim next, as tiles are claimed one by one.
+  const std::uint8_t* next_tile(const PackedMatrix& matrix, std::int64_t tile) const {
+    return matrix.tile_data(tile + num_workers_);
+  }
   void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
                std::int64_t out_stride, bool accumulate, Worker& worker) const;
   int gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const;

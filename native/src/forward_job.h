@@ -41,7 +41,7 @@ struct Runner::Job {
 inline constexpr int kMinPartColumns = 2 * kTileColumns;
 
 // With many rows a tile is work enough for a chunk.
-inline Grain tile_grain(std::int64_t num_rows) { return num_rows < 8 ? Grain::kCoarse : Grain::kItem; }
+inline Grain tile_grain(std::int64_t num_rows) { return num_rows < 7 ? Grain::kCoarse : Grain::kItem; }
 
 // `WorkerPool::Worker::share`, item by item.
 template <class Body>

@@ -109,8 +109,12 @@ std::int64_t PackedMatrix::tile_bytes() const {
   return kTileColumns * static_cast<std::int64_t>(sizeof(float)) + padded_k() / pack.group_size * record_bytes();
 }
 
-PackedTile PackedMatrix::tile(std::int64_t index) const {
-  return {data + index * tile_bytes(), format, static_cast<int>(padded_k()), pack.group_size, levels};
+const std::uint8_t* PackedMatrix::tile_data(std::int64_t index) const {
+  return index < num_tiles() ? data + index * tile_bytes() : nullptr;
+}
+
+PackedTile PackedMatrix::tile(std::int64_t index, const std::uint8_t* next) const {
+  return {data + index * tile_bytes(), format, static_cast<int>(padded_k()), pack.group_size, levels, next};
 }
 
 bool pack_tile(const PackedMatrix& matrix, std::int64_t tile, TensorType type, const std::uint8_t* source,

@@ -52,7 +52,10 @@ struct PackedMatrix {
   std::int64_t record_bytes() const;  // of one group of integers
   std::int64_t tile_bytes() const;
   std::int64_t num_bytes() const { return num_tiles() * tile_bytes(); }
-  PackedTile tile(std::int64_t index) const;
+  // Where a tile lies; null beyond the last.
+  const std::uint8_t* tile_data(std::int64_t index) const;
+  // `next` is what the caller will read next, or null.
+  PackedTile tile(std::int64_t index, const std::uint8_t* next = nullptr) const;
 };
 
 // Memory of a thread that packs.

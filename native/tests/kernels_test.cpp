@@ -67,7 +67,7 @@ void check_matmul(Checks& checks, const Kernels& kernels, const Packed& packed, 
   std::vector<float> weights(static_cast<std::size_t>(matrix.columns));
   for (std::int64_t tile = 0; tile < matrix.num_tiles(); ++tile) {
     std::vector<float> y(x.size() * kTileColumns, 7.0F), alone(kTileColumns), twice;
-    matmul(matrix.tile(tile), rows.view(), num_rows, y.data(), kTileColumns, false);
+    matmul(matrix.tile(tile, matrix.tile_data(tile + 1)), rows.view(), num_rows, y.data(), kTileColumns, false);
     for (int r = 0; r < num_rows; ++r) {  // batch invariance: the same bits
       matmul(matrix.tile(tile), rows.view(static_cast<std::size_t>(r)), 1, alone.data(), kTileColumns, false);
       CHECK(std::equal(alone.begin(), alone.end(), y.begin() + r * kTileColumns));
