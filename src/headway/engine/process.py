@@ -115,8 +115,8 @@ class _ProcessLink:
         if self.channel is not None:
             self.channel.abort("it was stopped")
         try:
-            async with asyncio.timeout(STOP_TIMEOUT_S if listens else 0):
-                await self._process.wait()
+            # Not asyncio.timeout, which ends in CancelledError in a cancelled task in the first releases of 3.11.
+            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S if listens else 0)
         except BaseException as error:  # beyond the bound, or in a hurry: it holds nothing worth saving
             with suppress(ProcessLookupError):
                 self._process.kill()

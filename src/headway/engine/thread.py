@@ -89,8 +89,7 @@ class _ThreadLink:
     async def stop(self) -> str:
         self._channel.abort("it was stopped")
         try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._ended.wait()
+            await asyncio.wait_for(self._ended.wait(), STOP_TIMEOUT_S)  # not asyncio.timeout: see `process`
         except TimeoutError:
             logger.error("an engine thread does not end; it is left behind")
             return "its thread does not end"
