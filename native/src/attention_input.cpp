@@ -35,7 +35,8 @@ void Runner::project_qkv(const Job& job, const LayerWeights& weights, Worker& wo
     const std::int64_t column =
         (is_query ? 0 : strides_.heads + (is_key ? 0 : strides_.kv_heads)) + tile * kTileColumns;
     float* out = space_.qkv.data() + column;
-    multiply_tile(matrix, tile, x, job.num_tokens, out, strides_.qkv, false, next_tile(matrix, tile));
+    multiply_tile(matrix, tile, x, job.num_tokens, out, strides_.qkv, false,
+                  matrix.tile_data(tile + items_ahead(job.num_tokens)));
     if (bias.empty()) return;
     for (std::int64_t row = 0; row < job.num_tokens; ++row, out += strides_.qkv)
       for (int c = 0; c < kTileColumns; ++c) out[c] += bias[static_cast<std::size_t>(tile * kTileColumns + c)];

@@ -140,7 +140,7 @@ void Runner::activate(const Job& job, const LayerWeights& weights, const Activat
       float* up = scratch.up.data() + half * kTileColumns;
       if (tile < ffn.gate.num_tiles()) {
         const bool is_last = half + 1 == tiles_per_part;
-        const std::int64_t next = is_last ? (part + num_workers_) * tiles_per_part : tile + 1;
+        const std::int64_t next = is_last ? (part + items_ahead(job.num_tokens)) * tiles_per_part : tile + 1;
         multiply_tile(ffn.gate, tile, x, run.num_rows, gate, part_columns_, false, ffn.up.tile_data(tile));
         multiply_tile(ffn.up, tile, x, run.num_rows, up, part_columns_, false, ffn.gate.tile_data(next));
       } else {  // the padding of the last part
@@ -171,7 +171,7 @@ void Runner::add_experts(const Job& job, const LayerWeights& weights, float* tar
     const PackedMatrix& down = weights.ffn[run.expert].down;
     multiply_tile(down, tile, space_.inner.rows(run.first_row), run.num_rows,
                   space.output.data() + run.first_row * strides_.hidden + tile * kTileColumns, strides_.hidden, false,
-                  next_tile(down, tile));
+                  down.tile_data(tile + items_ahead(job.num_tokens)));
   });
   share_each(worker, job.num_tokens, Grain::kCoarse, [&](std::int64_t token) {
     float* sum = scratch_of(worker).normed.data();

@@ -226,11 +226,15 @@ void Runner::multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const 
   kernels_.matmul(matrix.tile(tile, next), x, static_cast<int>(num_rows), out, out_stride, accumulate);
 }
 
+std::int64_t Runner::items_ahead(std::int64_t num_rows) const {
+  return tile_grain(num_rows) == Grain::kItem ? num_workers_ : 1;
+}
+
 void Runner::project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
                      std::int64_t out_stride, bool accumulate, Worker& worker) const {
   share_each(worker, matrix.num_tiles(), tile_grain(num_rows), [&](std::int64_t tile) {
     multiply_tile(matrix, tile, x, num_rows, out + tile * kTileColumns, out_stride, accumulate,
-                  next_tile(matrix, tile));
+                  matrix.tile_data(tile + items_ahead(num_rows)));
   });
 }
 

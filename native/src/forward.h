@@ -83,10 +83,8 @@ class Runner {
               std::int64_t column) const;
   void multiply_tile(const PackedMatrix& matrix, std::int64_t tile, const ActivationRows& x, std::int64_t num_rows,
                      float* out, std::int64_t out_stride, bool accumulate, const std::uint8_t* next) const;
-  // Where the tile lies that a worker which has come to `tile` will likely claim next, as tiles are claimed one by one.
-  const std::uint8_t* next_tile(const PackedMatrix& matrix, std::int64_t tile) const {
-    return matrix.tile_data(tile + num_workers_);
-  }
+  // How many items after this one a worker's next likely is, where items are tiles.
+  std::int64_t items_ahead(std::int64_t num_rows) const;
   void project(const PackedMatrix& matrix, const ActivationRows& x, std::int64_t num_rows, float* out,
                std::int64_t out_stride, bool accumulate, Worker& worker) const;
   int gather_queries(const AttentionTile& tile, int kv_head, WorkerScratch& scratch) const;

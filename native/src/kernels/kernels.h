@@ -53,7 +53,8 @@ struct PackedTile {
   int padded_k;    // with integers a multiple of group_size, else even
   int group_size;  // 32, 64 or 128; 32 with codes; unused by bf16
   const std::int8_t* levels;  // (16,) what kLevels4's codes stand for
-  const std::uint8_t* next;   // null, or as many bytes that this thread will read next: a hint, which changes no bit
+  const std::uint8_t* next;   // null, or the tile that this thread will likely read next, fetched as if it were of the
+                              // same format: a hint, which changes no bit
 };
 
 // Where one row of quantised activations goes.
