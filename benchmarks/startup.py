@@ -26,8 +26,8 @@ from streams import chat_request, run_streams
 
 NS_PER_S = 1e9
 KV_MB = 32
-PROCESSES_MB = 200  # of issue 3
-WEIGHTS_SHARE = 0.05  # of issue 3
+PROCESSES_MB = 200
+WEIGHTS_SHARE = 0.05
 
 
 def resident_mb(pid: int) -> float:
