@@ -6,6 +6,7 @@ is `worker`'s.
 """
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -118,12 +119,17 @@ class _ProcessLink:
             # Not asyncio.timeout, which ends in CancelledError in a cancelled task in the first releases of 3.11.
             await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S if listens else 0)
         except BaseException as error:  # beyond the bound, or in a hurry: it holds nothing worth saving
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self._kill()
             if not isinstance(error, TimeoutError):
                 raise
             await self._process.wait()
         return describe_exit(self._process.returncode)
+
+    def _kill(self) -> None:
+        # `Process.kill` polls first and so may reap what asyncio waits for, which then reports status 255 and warns.
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
 
 def describe_exit(status: int | None) -> str:
