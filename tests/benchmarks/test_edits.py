@@ -60,5 +60,5 @@ def test_what_cannot_be_measured_is_told_in_a_line(
     monkeypatch.setattr(sys, "argv", ["edits.py", *arguments.split()])
     with pytest.raises(SystemExit) as ended:
         edits.main()
-    last = (capsys.readouterr().err or str(ended.value)).strip().splitlines()[-1]
-    assert message in last
+    said = ended.value.code if isinstance(ended.value.code, str) else capsys.readouterr().err
+    assert message in said.strip().splitlines()[-1]
