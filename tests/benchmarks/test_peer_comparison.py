@@ -180,6 +180,7 @@ def test_the_table_shows_medians_spread_and_verdicts() -> None:
     lines = render(DATA, "results.json").splitlines()
     assert "| decode | 20.0 (10% of 2) | 200 (0% of 1) |  | 0.10× llama.cpp (1.05×, 1.15×): missed |" in lines
     assert "| more | | | | not measured: it crashed |" in lines
+    assert f"| {case_named('decode-32').title} | | | | not measured |" in lines
     assert "| decode-1 | flash_attention on, ubatch 512 |  |" in lines
     assert "llama.cpp 1 (l==1), OpenVINO GenAI 2 (o==2)" in lines[0]
 
