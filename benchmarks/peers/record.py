@@ -79,4 +79,4 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def _comparable(fact: Any) -> Any:
-    return (fact["cpu"], fact["cores"]) if isinstance(fact, dict) else fact
+    return (fact.get("cpu"), fact.get("cores")) if isinstance(fact, dict) else fact
