@@ -6,9 +6,11 @@ kind, take some minutes.
 Thirty edits (`edit_scripts`): the prompt asks for a change of a function that it quotes, the answer is the changed function.
 The answer is played from a script: a runner computes every step in full, in its real time, and then answers with the
 script's token for each position. So what is accepted is what real edits allow, not what a small model happens to say. Each
-edit is decoded with and without speculation in turn (A B A B); only decode steps count, from the first token to the last.
+edit is decoded with and without speculation, and which of the two comes first changes with every comparison (A B B A), the
+first of which follows a round that does not count. Only decode steps count, from the first token to the last.
 
-Prints one JSON object: the summary, then each edit with the duration of every step, in milliseconds, and its rows.
+Prints one JSON object: the summary, with the range of the speedups beside their median, then each edit with the duration of
+every step, in milliseconds, and its rows.
 `--nothing-right` plays tokens instead that no draft guesses although the prompt keeps suggesting them: the price of
 speculation where it is of no use.
 """
@@ -16,15 +18,20 @@ speculation where it is of no use.
 import argparse
 import json
 import statistics
+import sys
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from edit_scripts import Edit, edits
 from headway.cli.model_source import find_model, is_random
+from headway.cli.options import not_negative, positive
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig, SchedulerConfig
+from headway.core.errors import HeadwayError
 from headway.core.messages import EngineStats, Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
@@ -35,6 +42,7 @@ from headway.models.tokenizer import Tokenizer
 from headway.runner.step import Runner, RunnerInfo, Step, StepResult
 from step_only import StepOnlyRunner
 
+WITHOUT, WITH = "without", "with"
 MIXING = 7
 """Step through the edits, without a common divisor with thirty: a few then are of different functions and kinds."""
 
@@ -147,28 +155,46 @@ def play(runner: PlayedRunner, scripts: Sequence[Script], max_draft_tokens: int)
     return run
 
 
-def compare(runner: PlayedRunner, scripts: Sequence[Script], args: argparse.Namespace) -> dict[str, object]:
-    """Decode `scripts` with and without speculation in turn; return what is told of them."""
-    without: list[Run] = []
-    using: list[Run] = []
-    for _ in range(args.repeat):
-        without.append(play(runner, scripts, 0))
-        using.append(play(runner, scripts, args.max_draft_tokens))
-    last = using[-1]
+def take_turns(
+    decode: Callable[[int], Run], max_draft_tokens: int, repeat: int, first: int
+) -> dict[str, list[Run]]:
+    """Decode without and with speculation in each of `repeat` turns; those with an odd number begin with it."""
+    runs: dict[str, list[Run]] = {WITHOUT: [], WITH: []}
+    for turn in range(first, first + repeat):
+        for side in (WITH, WITHOUT) if turn % 2 else (WITHOUT, WITH):
+            runs[side].append(decode(max_draft_tokens if side == WITH else 0))
+    return runs
+
+
+def describe(scripts: Sequence[Script], runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
+    """Return what is told of `scripts` that were decoded together."""
+    last = runs[WITH][-1]
+    speedups = [b.tok_s / a.tok_s for a, b in zip(runs[WITHOUT], runs[WITH], strict=True)]
     return {
         "edits": [script.name for script in scripts],
         "tokens": last.num_tokens,
-        "speedup": round(
-            statistics.median(b.tok_s / a.tok_s for a, b in zip(without, using, strict=True)), 3
-        ),
-        "tok_s": [round(statistics.median(run.tok_s for run in runs), 2) for runs in (without, using)],
+        "speedup": round(statistics.median(speedups), 3),
+        "speedup_range": [round(min(speedups), 3), round(max(speedups), 3)],
+        "tok_s": {
+            side: round(statistics.median(run.tok_s for run in many), 2) for side, many in runs.items()
+        },
         "tokens_per_step": round(last.num_tokens / len(last.step_ms) / len(scripts), 3),
         "acceptance": round(last.num_accepted / max(1, last.num_drafted), 3),
         "rows_per_step": round(statistics.mean(last.step_rows), 2),
-        "steps": [
-            {"ms": [round(ms, 3) for ms in run.step_ms], "rows": run.step_rows} for run in (without[-1], last)
-        ],
+        "steps": {
+            side: {"ms": [round(ms, 3) for ms in many[-1].step_ms], "rows": many[-1].step_rows}
+            for side, many in runs.items()
+        },
     }
+
+
+def quartiles(values: Sequence[float]) -> dict[str, float]:
+    """Return what lies around the median: a few values may be all there is, one even."""
+    lower, _, upper = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else 3 * [values[0]]
+    )
+    found = {"smallest": min(values), "lower": lower, "upper": upper, "largest": max(values)}
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def open_model(args: argparse.Namespace) -> tuple[Runner, Tokenizer]:
@@ -179,7 +205,7 @@ def open_model(args: argparse.Namespace) -> tuple[Runner, Tokenizer]:
         kv=args.kv,
         threads=args.threads,
         max_context=2048,
-        scheduler=SchedulerConfig(max_num_seqs=max(1, args.batch)),
+        scheduler=SchedulerConfig(max_num_seqs=args.batch),
     )
     runner = find_model(args.model, args.weights).load(config)
     tokenizer = open_text(resolve_model("smollm2" if is_random(args.model) else args.model)).tokenizer
@@ -196,16 +222,20 @@ def measure(runner: Runner, tokenizer: Tokenizer, args: argparse.Namespace) -> d
     mixed = [scripts[MIXING * index % len(scripts)] for index in range(len(scripts))]
     scripts = mixed[args.skip : args.skip + args.edits]
     played = PlayedRunner(runner)
-    found = [
-        compare(played, scripts[first : first + args.batch], args)
-        for first in range(0, len(scripts), args.batch)
-    ]
+    batches = [scripts[first : first + args.batch] for first in range(0, len(scripts), args.batch)]
+    for max_draft_tokens in (0, args.max_draft_tokens):  # the first turns are slower, whatever they are
+        play(played, batches[0], max_draft_tokens)
+    found = []
+    for index, batch in enumerate(batches):
+        runs = take_turns(partial(play, played, batch), args.max_draft_tokens, args.repeat, first=index)
+        found.append(describe(batch, runs))
     names = ("speedup", "tokens_per_step", "acceptance", "rows_per_step")
-    summary = {name: statistics.median(one[name] for one in found) for name in names}  # type: ignore[type-var]
+    summary = {name: statistics.median(one[name] for one in found) for name in names}
     return {
         "fingerprint": runner.info.system_fingerprint,
         "settings": vars(args),
         "medians": summary,
+        "speedup_quartiles": quartiles([one["speedup"] for one in found]),
         "found": found,
     }
 
@@ -217,23 +247,28 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
     parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--threads", type=positive)
     parser.add_argument(
         "--edits",
-        type=int,
+        type=positive,
         help="how many of the thirty, functions and kinds mixed (default: all; of a shape 3)",
     )
     parser.add_argument(
-        "--skip", type=int, default=0, help="how many to leave out before, to measure in parts"
+        "--skip", type=not_negative, default=0, help="how many to leave out before, to measure in parts"
     )
-    parser.add_argument("--batch", type=int, default=1, help="edits that decode together")
-    parser.add_argument("--max-draft-tokens", type=int, default=8)
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--batch", type=positive, default=1, help="edits that decode together")
+    parser.add_argument("--max-draft-tokens", type=not_negative, default=8)
+    parser.add_argument("--repeat", type=positive, default=1)
     parser.add_argument("--nothing-right", action="store_true")
     args = parser.parse_args()
     if args.edits is None:
         args.edits = 3 if is_random(args.model) else 30
-    runner, tokenizer = open_model(args)
+    if args.skip >= (num_edits := sum(1 for _ in edits())):
+        parser.error(f"--skip {args.skip} leaves none of the {num_edits} edits")
+    try:
+        runner, tokenizer = open_model(args)
+    except HeadwayError as error:
+        sys.exit(str(error))
     print(json.dumps(measure(runner, tokenizer, args)))
 
 

@@ -68,8 +68,9 @@ def render_into(document: Path, data: Mapping[str, Any], source: str | None = No
 def _lines(data: Mapping[str, Any], source: str | None) -> Iterator[str]:
     machine, settings = data["machine"], data["settings"]
     raw = f" Raw data: `{source}`." if source else ""
+    threads = f", {data['threads']} threads" if data["threads"] is not None else ""
     yield (
-        f"{data['date']}, {machine['cpu']} ({', '.join(machine['cpu_flags'])}), {data['threads']} threads; medians of "
+        f"{data['date']}, {machine['cpu']} ({', '.join(machine['cpu_flags'])}){threads}; medians of "
         f"{settings['repeat']} interleaved rounds.{raw}"
     )
     for name, model in data["models"].items():
@@ -79,6 +80,8 @@ def _lines(data: Mapping[str, Any], source: str | None) -> Iterator[str]:
         if judged:
             yield from ("", NOTE)
         yield from ("", *_shares(model))
+        for left_out, reason in model.get("left_out", {}).items():
+            yield from ("", f"{left_out} is left out: {reason}.")
 
 
 def _figures(model: Mapping[str, Any], settings: Mapping[str, Any], judged: bool) -> Iterator[str]:

@@ -16,7 +16,6 @@ keep; their int4 and nf4 are made of Q4_0, which has no minimum, so that int4 ta
 
 import argparse
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +26,9 @@ from typing import Any, Literal, NamedTuple
 import format_accuracy
 from format_report import CONTEXTS, NOTE, kv_shares, medians, render, render_into
 from headway.cli.model_source import find_model, is_random
+from headway.cli.options import positive
 from headway.core.config import ActivationFormat, EngineConfig, KvFormat, WeightFormat
-from headway.core.errors import ConfigError, ModelFileError
+from headway.core.errors import ConfigError, HeadwayError, ModelFileError
 from headway.core.version import __version__
 from headway.runner.estimate import memory_needs
 from headway.runner.machine import available_memory_bytes
@@ -62,6 +62,7 @@ FORMATS: Mapping[str, Format] = {
     "auto": Format("auto"),
 }
 KV_FORMATS: Sequence[KvFormat] = ("bf16", "int8")
+NO_AUTO = "random weights have no file whose format it could keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,13 @@ def measure_model(bench: Bench, formats: Sequence[str], repeat: int) -> dict[str
     for side in sides:
         if side.get("runs"):
             side["medians"] = medians(side["runs"])
-    return {"kept_loaded": keep, "sides": sides}
+    left_out = {name: NO_AUTO for name in formats if not applies(bench.model, name)}
+    return {"kept_loaded": keep, "left_out": left_out, "sides": sides}
+
+
+def applies(model: str, name: str) -> bool:
+    """Tell whether a model can have the format called `name`: `auto` keeps that of the model's file."""
+    return FORMATS[name].weights != "auto" or not is_random(model)
 
 
 def _run(runner: NativeRunner, workload: Workload) -> dict[str, float]:
@@ -160,9 +167,9 @@ def _run(runner: NativeRunner, workload: Workload) -> dict[str, float]:
 def sizes(bench: Bench, formats: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield for each pair of formats its sizes and shares, or why there is none."""
     for name in formats:
-        chosen = FORMATS[name]
-        if chosen.weights == "auto" and is_random(bench.model):
+        if not applies(bench.model, name):
             continue
+        chosen = FORMATS[name]
         plan = find_model(bench.model, chosen.weights).plan
         try:
             needs = memory_needs(plan.shape, group_size=chosen.group_size, tensors=plan.tensors)
@@ -190,6 +197,20 @@ def sizes(bench: Bench, formats: Sequence[str]) -> Iterator[dict[str, Any]]:
             }
 
 
+def check_models(models: Sequence[str], formats: Sequence[str]) -> None:
+    """Find every model, before hours go into the first; tell what is left out of each.
+
+    Raises what finding a model raises, and ConfigError if no format is left of one.
+    """
+    for model in models:
+        left_out = [name for name in formats if not applies(model, name)]
+        if len(left_out) == len(formats):
+            raise ConfigError(f"{model}: nothing is left to measure but {', '.join(left_out)}: {NO_AUTO}.")
+        for name in left_out:
+            print(f"{model}: {name} is left out: {NO_AUTO}", file=sys.stderr)
+        find_model(model, "bf16")
+
+
 def measure_all(args: argparse.Namespace) -> dict[str, Any]:
     """Measure every model; return all that is kept."""
     workload = Workload(
@@ -210,7 +231,7 @@ def measure_all(args: argparse.Namespace) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "headway": __version__,
         "machine": describe_machine(),
-        "threads": max(threads, default=math.nan),
+        "threads": max(threads, default=None),
         "settings": {name: getattr(args, name) for name in names},
         "note": NOTE,
         "models": models,
@@ -229,6 +250,17 @@ def listed(known: Sequence[str]) -> Callable[[str], list[str]]:
     return parse
 
 
+def read_kept(path: Path) -> dict[str, Any]:
+    """Return what `--out` kept; raises OSError, and ValueError for another file."""
+    try:
+        data: Any = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is not a results file: {error}") from error
+    if not isinstance(data, dict) or not data.keys() >= {"date", "machine", "threads", "settings", "models"}:
+        raise ValueError(f"{path} is not a results file of this command")
+    return data
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare runtime formats of weights and KV cache.")
     parser.add_argument(
@@ -236,11 +268,13 @@ def main() -> None:
     )
     parser.add_argument("--formats", type=listed(list(FORMATS)), default=list(FORMATS))
     parser.add_argument("--kv", type=listed(KV_FORMATS), default=list(KV_FORMATS))
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--prompt-tokens", type=int, default=512)
-    parser.add_argument("--context", type=int, default=1_024, help="tokens in the KV cache before decoding")
-    parser.add_argument("--steps", type=int, default=16, help="decode steps of a run")
+    parser.add_argument("--threads", type=positive)
+    parser.add_argument("--repeat", type=positive, default=5)
+    parser.add_argument("--prompt-tokens", type=positive, default=512)
+    parser.add_argument(
+        "--context", type=positive, default=1_024, help="tokens in the KV cache before decoding"
+    )
+    parser.add_argument("--steps", type=positive, default=16, help="decode steps of a run")
     parser.add_argument("--out", type=Path, help="keep the JSON object in this file, too")
     parser.add_argument("--read", type=Path, help="measure nothing: take what --out kept")
     parser.add_argument("--table", action="store_true", help="print Markdown instead of JSON")
@@ -248,7 +282,12 @@ def main() -> None:
         "--render", type=Path, help="put the Markdown into this document, between its markers"
     )
     args = parser.parse_args()
-    data = json.loads(args.read.read_text()) if args.read else measure_all(args)
+    try:
+        if not args.read:
+            check_models(args.models, args.formats)
+        data = read_kept(args.read) if args.read else measure_all(args)
+    except (HeadwayError, OSError, ValueError) as error:
+        sys.exit(str(error))
     kept = args.read or args.out
     if args.out:
         args.out.write_text(json.dumps(data, indent=1) + "\n")

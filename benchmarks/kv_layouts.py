@@ -20,12 +20,17 @@ import argparse
 import json
 import random
 import statistics
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from headway.cli.model_source import find_model
+from headway.cli.options import not_negative, positive
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig
+from headway.core.errors import HeadwayError
 from headway.core.messages import Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
@@ -152,23 +157,29 @@ def run_layout(
     return run, tokens
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare paged, chunked and contiguous KV memory.")
-    parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
-    parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--max-context", type=int, default=1024)
-    parser.add_argument("--kv-tokens", type=int, default=4096)
-    parser.add_argument("--sequences", type=int, default=24)
-    parser.add_argument("--max-prompt", type=int, default=512)
-    parser.add_argument("--output-tokens", type=int, default=48)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeat", type=int, default=3)
-    args = parser.parse_args()
+def layouts_of(max_context: int) -> dict[str, int]:
+    """Return the block size of each layout."""
+    return {"paged": 16, "chunked": 256, "contiguous": -(-max_context // 16) * 16}
+
+
+def misfit(args: argparse.Namespace, layouts: Mapping[str, int]) -> str | None:
+    """Return why the layouts cannot hold the work, or None if they can."""
+    if (largest := max(layouts.values())) > layouts["contiguous"]:
+        return f"--max-context {args.max_context} is shorter than a chunk of {largest} tokens"
+    if (longest := args.max_prompt + args.output_tokens) > args.max_context:
+        return (
+            f"--max-prompt and --output-tokens, together {longest}, exceed --max-context {args.max_context}"
+        )
+    needed = max(-(-args.max_context // size) * size for size in layouts.values())
+    if args.kv_tokens < needed:
+        return f"--kv-tokens {args.kv_tokens} hold no whole context in every layout: at least {needed}"
+    return None
+
+
+def measure(args: argparse.Namespace, layouts: Mapping[str, int]) -> dict[str, Any]:
+    """Run the work in every layout; return all that is printed. Raises what loading the model raises."""
     source = find_model(args.model, args.weights)
     kv_token_bytes = memory_needs(source.plan.shape, group_size=32).kv_token_bytes[args.kv]
-    layouts = {"paged": 16, "chunked": 256, "contiguous": -(-args.max_context // 16) * 16}
     config = EngineConfig(
         model=args.model,
         weights=args.weights,
@@ -203,17 +214,36 @@ def main() -> None:
         }
         for name, many in runs.items()
     }
-    print(
-        json.dumps(
-            {
-                "settings": vars(args),
-                "kv_token_bytes": kv_token_bytes,
-                "same_tokens": all(tokens == answers[0] for tokens in answers),
-                "layouts": report,
-            },
-            indent=2,
-        )
-    )
+    return {
+        "settings": vars(args),
+        "kv_token_bytes": kv_token_bytes,
+        "same_tokens": all(tokens == answers[0] for tokens in answers),
+        "layouts": report,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare paged, chunked and contiguous KV memory.")
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
+    parser.add_argument("--kv", choices=("bf16", "int8"), default="bf16")
+    parser.add_argument("--threads", type=positive)
+    parser.add_argument("--max-context", type=positive, default=1024)
+    parser.add_argument("--kv-tokens", type=positive, default=4096)
+    parser.add_argument("--sequences", type=positive, default=24)
+    parser.add_argument("--max-prompt", type=positive, default=512)
+    parser.add_argument("--output-tokens", type=positive, default=48)
+    parser.add_argument("--seed", type=not_negative, default=0)
+    parser.add_argument("--repeat", type=positive, default=3)
+    args = parser.parse_args()
+    layouts = layouts_of(args.max_context)
+    if reason := misfit(args, layouts):
+        parser.error(reason)
+    try:
+        report = measure(args, layouts)
+    except HeadwayError as error:
+        sys.exit(str(error))
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

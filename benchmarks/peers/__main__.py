@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from headway.cli.options import positive
 from peers.cases import CASES, Case, find_cases
 from peers.compare import Bench, describe_cases, measure_case
-from peers.environments import LLAMA_BUILD_OPTIONS, REQUIREMENTS, ensure_environment
+from peers.environments import LLAMA_BUILD_OPTIONS, REQUIREMENTS, SetupFailed, ensure_environment
+from peers.lock import Held, only_run
 from peers.machine import describe_machine
 from peers.make_models import ensure_model
 from peers.places import DOCUMENT, LLAMA_CPP, OPENVINO, RESULTS, ROOT, Cache, default_cache
@@ -31,8 +34,10 @@ def parse_arguments() -> argparse.Namespace:
         "--cases", help=f"separated by commas (default: all: {','.join(c.name for c in CASES)})"
     )
     parser.add_argument("--peers", default=f"{LLAMA_CPP},{OPENVINO}", help="default: %(default)s")
-    parser.add_argument("--repeat", type=int, default=5, help="rounds a case (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all CPUs")
+    parser.add_argument("--repeat", type=positive, default=5, help="rounds a case (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=positive, default=len(os.sched_getaffinity(0)), help="default: all CPUs"
+    )
     parser.add_argument(
         "--cache", type=Path, default=default_cache(), help="folder of environments and models"
     )
@@ -58,6 +63,21 @@ def main() -> int:
     except ValueError as error:
         sys.exit(str(error))
     cache, peers = Cache(args.cache.absolute()), args.peers.split(",")
+    if unknown := set(peers) - set(REQUIREMENTS):
+        sys.exit(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(REQUIREMENTS)}")
+    try:
+        with only_run(cache.root) if set(steps) - {"render"} else nullcontext():
+            return run(args, steps, cases, cache, peers)
+    except (Held, SetupFailed) as error:
+        sys.exit(str(error))
+
+
+def run(
+    args: argparse.Namespace, steps: Sequence[str], cases: tuple[Case, ...], cache: Cache, peers: list[str]
+) -> int:
+    """Take the steps; return the exit code. The record is read first: setup takes minutes."""
+    date = time.strftime("%Y-%m-%d")
+    record = open_record(args.out or RESULTS / f"{date}-peers.json", steps, args.threads)
     if "setup" in steps:
         for peer in peers:
             ensure_environment(cache, peer)
@@ -65,8 +85,6 @@ def main() -> int:
     if {"models", "compare"} & set(steps):
         more = args.types.split(",") if args.types else []
         models = collect_models(cache, args.headway, [*(case.model for case in cases), *more])
-    date = time.strftime("%Y-%m-%d")
-    record = Record(args.out or RESULTS / f"{date}-peers.json")
     if "compare" in steps:
         bench = Bench(
             cache=cache,
@@ -85,6 +103,19 @@ def main() -> int:
     return 1 if any("error" in found for found in record.cases.values()) else 0
 
 
+def open_record(path: Path, steps: Sequence[str], threads: int) -> Record:
+    """Return the results file, or exit with a line that says why the steps cannot do with it."""
+    try:
+        record = Record(path)
+        if "compare" in steps:
+            record.check({"machine": describe_machine(), "threads": threads})
+    except ValueError as error:
+        sys.exit(str(error))
+    if "render" in steps and "compare" not in steps and not record.cases:
+        sys.exit(f"{path} {'holds no case yet' if path.exists() else 'does not exist'}: nothing to render")
+    return record
+
+
 def compare(
     bench: Bench, cases: tuple[Case, ...], record: Record, facts: dict[str, Any], *, fresh: bool
 ) -> None:
@@ -92,9 +123,13 @@ def compare(
         record.describe({"threads": bench.threads, "targets": describe_cases(CASES)} | facts)
     except ValueError as error:
         sys.exit(str(error))
-    for case in cases if fresh else ():
-        record.forget(case.name)
+    renewed: set[str] = set()
     for case in cases:
+        if fresh:  # no sooner: what is still to be measured again would be lost if the run was ended
+            record.forget_case(case.name)
+            if (swept := case.swept_by or case.name) not in renewed:
+                record.forget_sweep(swept)
+                renewed.add(swept)
         measure_case(bench, case, record)
     order = [case.name for case in CASES]
     record.data["cases"] = {name: record.cases[name] for name in order if name in record.cases}
@@ -103,13 +138,13 @@ def compare(
 
 def facts(models: dict[str, tuple[Path, str]], headway: str) -> dict[str, Any]:
     """Return what the results file says besides results."""
-    version = subprocess.run([headway, "--version"], check=True, capture_output=True, text=True)
+    version = output_of([headway, "--version"])
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=False, capture_output=True, text=True
     )
     return {
         "machine": describe_machine(),
-        "headway": {"version": version.stdout.strip(), "commit": commit.stdout.strip() or None},
+        "headway": {"version": version.strip(), "commit": commit.stdout.strip() or None},
         "requirements": {
             peer: [line for line in path.read_text().splitlines() if not line.startswith("#")]
             for peer, path in REQUIREMENTS.items()
@@ -122,10 +157,20 @@ def facts(models: dict[str, tuple[Path, str]], headway: str) -> dict[str, Any]:
     }
 
 
+def output_of(command: list[str]) -> str:
+    """Return what a command prints, or exit with its last line of complaint."""
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be run: {error}")
+    except subprocess.CalledProcessError as error:
+        words = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
+        sys.exit(f"{' '.join(command)}: {words[-1]}")
+
+
 def collect_models(cache: Cache, headway: str, names: Iterable[str]) -> dict[str, tuple[Path, str]]:
     """Return path and digest of each model, smollm2 or a storage type's; makes and fetches what is missing."""
-    pulled = subprocess.run([headway, "pull", "smollm2"], check=True, capture_output=True, text=True)
-    smollm2 = Path(pulled.stdout.strip().splitlines()[-1])
+    smollm2 = Path(output_of([headway, "pull", "smollm2"]).strip().splitlines()[-1])
     found = {}
     for name in dict.fromkeys(names):
         if name == "smollm2":

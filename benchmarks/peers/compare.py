@@ -19,7 +19,7 @@ from peers.machine import BusyMeter, load_average
 from peers.places import HEADWAY, Cache
 from peers.record import Record
 from peers.summary import comparisons, medians, rounds
-from peers.sweep import TRIES, sweep
+from peers.sweep import TRIES, AllRefused, sweep
 
 SWEEP_TOKENS = 512
 """Most tokens of context, of all sequences, with which settings are tried: filling 4,000 takes a minute each time."""
@@ -46,16 +46,23 @@ def measure_case(bench: Bench, case: Case, record: Record) -> None:
     if is_done(record.cases.get(case.name), bench.peers, repeats):
         _say(f"{case.name}: on record")
         return
-    settings = {peer: best_settings(bench, case, peer, record) for peer in bench.peers}
-    _say(f"{case.name}: {repeats} rounds")
-    started = time.monotonic()
     found: dict[str, Any] = {
         "title": case.title,
         "model": case.model,
         "work": case.work.command,
-        "settings": settings,
+        "settings": {},
     }
+    settings: dict[str, Settings] = found["settings"]
+    started = time.monotonic()
     try:
+        for peer in bench.peers:
+            try:
+                settings[peer] = best_settings(bench, case, peer, record)
+            except AllRefused as error:
+                found["tried"] = {peer: error.tried}
+                raise DriverFailed(f"{peer}: {error}") from error
+        _say(f"{case.name}: {repeats} rounds")
+        started = time.monotonic()
         versions, found["runs"] = _take_turns(bench, case, settings, repeats)
         record.data.setdefault("versions", {}).update(versions)
         found["median"] = {side: round(value, 2) for side, value in medians(found["runs"]).items()}
@@ -78,7 +85,7 @@ def is_done(found: Mapping[str, Any] | None, peers: Sequence[str], repeats: int)
 def best_settings(bench: Bench, case: Case, peer: str, record: Record) -> Settings:
     """Return a peer's best settings for a case, from the record or by a sweep that is then saved."""
     swept = case.swept_by or case.name
-    known = record.sweeps.setdefault(swept, {})
+    known: dict[str, Any] = record.sweeps.get(swept, {})
     if peer not in known:
         _say(f"{swept}: looking for the best settings of {peer}")
         work, started = sweep_work(case.work), time.monotonic()
@@ -95,6 +102,7 @@ def best_settings(bench: Bench, case: Case, peer: str, record: Record) -> Settin
         best, tried = sweep(settings_axes(case, peer), measure)
         took_s = round(time.monotonic() - started)
         known[peer] = {"work": work.command, "took_s": took_s, "best": best, "tried": tried}
+        record.sweeps[swept] = known
         record.save()
     best_known: Settings = known[peer]["best"]
     return best_known

@@ -29,21 +29,38 @@ LLAMA_BUILD_OPTIONS = (
 )
 
 
+LAST_LINES = 10
+"""Of a log, shown when what it is of failed."""
+
+
+class SetupFailed(Exception):
+    """An environment could not be made; the message names the log and has its last lines."""
+
+
 def ensure_environment(cache: Cache, peer: str) -> None:
-    """Make a peer's environment unless one made of the same requirements is there; raises CalledProcessError."""
+    """Make a peer's environment unless one made of the same requirements is there; raises SetupFailed."""
     folder, requirements = cache.environment(peer), REQUIREMENTS[peer]
     stamp = folder / requirements.name
     if stamp.is_file() and stamp.read_text() == requirements.read_text():
         return
     print(f"making the environment of {peer} in {folder} (log beside it)", file=sys.stderr)
-    venv.create(folder, clear=True, with_pip=True)
-    install(cache.python(peer), requirements, folder.with_suffix(".log"))
+    log = folder.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    try:
+        venv.create(folder, clear=True, with_pip=True)
+        install(cache.python(peer), requirements, log)
+    except subprocess.CalledProcessError as error:
+        lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
+        last = "\n  ".join(lines[-LAST_LINES:])
+        raise SetupFailed(
+            f"the environment of {peer} could not be made (exit code {error.returncode}); {log} ends with:\n  {last}"
+        ) from error
     link_libraries(folder)
     stamp.write_text(requirements.read_text())
 
 
 def install(python: Path, requirements: Path, log: Path) -> None:
-    """Run pip; llama.cpp is always compiled here, as a wheel from a cache may be another machine's."""
+    """Run pip; raises CalledProcessError. llama.cpp is compiled, as a wheel from a cache may be another machine's."""
     build = {
         "CMAKE_ARGS": " ".join(LLAMA_BUILD_OPTIONS),
         "LLAMA_CPP_BUILD_JOBS": str(len(os.sched_getaffinity(0))),

@@ -4,13 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+_PARTS = {"cases", "sweeps"}
+
 
 class Record:
-    """What was measured so far. `data` is what the file holds; whoever changes it calls `save`."""
+    """What was measured so far. `data` is what the file holds; whoever changes it calls `save`.
+
+    Raises ValueError for a file that is no results file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+        self.data = read_results(path) if path.exists() else {}
 
     @property
     def sweeps(self) -> dict[str, Any]:
@@ -25,20 +30,27 @@ class Record:
         return found
 
     def describe(self, facts: dict[str, Any]) -> None:
-        """Note where and how it is measured; raises ValueError if the file is another machine's or thread count's."""
+        """Note where and how it is measured; raises what `check` does."""
+        self.check(facts)
+        models = self.data.get("models", {}) | facts["models"]
+        self.data.update(facts | {"models": models})
+
+    def check(self, facts: dict[str, Any]) -> None:
+        """Raise ValueError if the file is another machine's or thread count's."""
         for name in ("machine", "threads"):
             known = self.data.get(name, facts[name])
             if _comparable(known) != _comparable(facts[name]):
                 raise ValueError(
                     f"{self.path.name} was measured with another {name}: {known}; take another --out"
                 )
-        models = self.data.get("models", {}) | facts["models"]
-        self.data.update(facts | {"models": models})
 
-    def forget(self, case: str) -> None:
+    def forget_case(self, case: str) -> None:
         """Drop what was measured of a case."""
-        self.sweeps.pop(case, None)
         self.cases.pop(case, None)
+
+    def forget_sweep(self, case: str) -> None:
+        """Drop the settings that were found with a case."""
+        self.sweeps.pop(case, None)
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
@@ -48,5 +60,23 @@ class Record:
         part.rename(self.path)
 
 
+def read_results(path: Path) -> dict[str, Any]:
+    """Return what a results file holds; raises ValueError, one line, if it is none."""
+    try:
+        data: Any = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a results file: {error}") from error
+    if not isinstance(data, dict) or not data.keys() >= {"machine", "threads"} or not data.keys() & _PARTS:
+        raise ValueError(f"{path} is not a results file: it has no machine, threads and cases")
+    for name in _PARTS & data.keys():
+        if not isinstance(data[name], dict) or not all(isinstance(one, dict) for one in data[name].values()):
+            raise ValueError(f"{path} is not a results file: its {name} are malformed")
+    if unknown := [
+        name for name, found in data.get("cases", {}).items() if not found.keys() & {"runs", "error"}
+    ]:
+        raise ValueError(f"{path} is not a results file: {', '.join(unknown)} has no runs")
+    return data
+
+
 def _comparable(fact: Any) -> Any:
-    return (fact["cpu"], fact["cores"]) if isinstance(fact, dict) else fact
+    return (fact.get("cpu"), fact.get("cores")) if isinstance(fact, dict) else fact

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from peers.cases import CASES
 from peers.places import HEADWAY, LLAMA_CPP, OPENVINO
 from peers.summary import spread
 
@@ -13,6 +14,12 @@ SIDES = {HEADWAY: "Headway", LLAMA_CPP: "llama.cpp", OPENVINO: "OpenVINO GenAI"}
 
 NOISY = 0.25
 """A spread beyond which a verdict says so: a busy machine slows the sides down unequally."""
+
+VERDICTS = (
+    "A ratio is Headway's speed over the peer's, followed by what it should be at least and the aim: below the first it is "
+    "*missed*, from there on *met*, from the second on *aim reached*. *Too noisy to tell* means that the runs of one of the "
+    "two sides spread by more than a quarter of their median."
+)
 
 
 def replace_table(document: Path, table: str, begin: str = BEGIN, end: str = END) -> None:
@@ -26,7 +33,7 @@ def replace_table(document: Path, table: str, begin: str = BEGIN, end: str = END
 
 def render(data: Mapping[str, Any], source: str) -> str:
     """Return Markdown: the machine, the table, the settings that were best. `source` is the file the numbers are from."""
-    return "\n".join((_heading(data, source), "", *_table(data), "", *_settings(data)))
+    return "\n".join((_heading(data, source), "", *_table(data), "", VERDICTS, "", *_settings(data)))
 
 
 def _heading(data: Mapping[str, Any], source: str) -> str:
@@ -48,7 +55,13 @@ def _heading(data: Mapping[str, Any], source: str) -> str:
 def _table(data: Mapping[str, Any]) -> Iterator[str]:
     yield "| | " + " | ".join(SIDES.values()) + " | ratio (at least, aim) |"
     yield "|---" * (len(SIDES) + 2) + "|"
-    for case in data["cases"].values():
+    measured = data.get("cases", {})
+    titles = {case.name: case.title for case in CASES}
+    for name in dict.fromkeys((*titles, *measured)):
+        case = measured.get(name)
+        if case is None:
+            yield f"| {titles[name]} |" + " |" * len(SIDES) + " not measured |"
+            continue
         if "error" in case:
             yield f"| {case['title']} |" + " |" * len(SIDES) + f" not measured: {case['error']} |"
             continue
@@ -79,7 +92,7 @@ def _settings(data: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "| settings found with | " + " | ".join(SIDES[peer] for peer in (LLAMA_CPP, OPENVINO)) + " |"
     yield "|---|---|---|"
-    for name, sweeps in data["sweeps"].items():
+    for name, sweeps in data.get("sweeps", {}).items():
         cells = (_chosen(sweeps[peer]["best"]) if peer in sweeps else "" for peer in (LLAMA_CPP, OPENVINO))
         yield f"| {name} | " + " | ".join(cells) + " |"
 

@@ -14,8 +14,16 @@ Measure = Callable[[Settings], list[float]]
 """Returns tokens a second of each try; an empty list if the peer refuses the settings."""
 
 
+class AllRefused(Exception):
+    """The peer refuses every configuration; `tried` has them."""
+
+    def __init__(self, tried: list[dict[str, Any]]) -> None:
+        super().__init__("every configuration was refused")
+        self.tried = tried
+
+
 def sweep(axes: Axes, measure: Measure) -> tuple[Settings, list[dict[str, Any]]]:
-    """Return the best settings and what was tried, in order; raises ValueError if every configuration was refused."""
+    """Return the best settings and what was tried, in order; raises AllRefused."""
     best: Settings = {name: values[0] for name, values in axes.items()}
     tried: list[dict[str, Any]] = []
 
@@ -31,5 +39,5 @@ def sweep(axes: Axes, measure: Measure) -> tuple[Settings, list[dict[str, Any]]]
         if len(values) > 1:
             best[name] = max(values, key=lambda value, name=name: speed(best | {name: value}))  # type: ignore[misc]
     if speed(best) == 0.0:
-        raise ValueError("every configuration was refused")
+        raise AllRefused(tried)
     return best, tried

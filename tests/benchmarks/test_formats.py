@@ -1,12 +1,15 @@
 """How runtime formats are compared: the KV cache's shares, the likelihood's deviation, the tables, what stays loaded."""
 
 import argparse
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import formats
 from format_accuracy import compare_nll
 from format_report import BEGIN, END, kv_shares, medians, render, render_into
 from formats import FORMATS, Bench, Format, Runners, listed, sizes
@@ -140,6 +143,46 @@ def test_formats_that_do_not_exist_are_refused() -> None:
     assert parse("b,a") == ["b", "a"]
     with pytest.raises(argparse.ArgumentTypeError, match="no such format: c; of a, b"):
         parse("a,c")
+
+
+def test_a_table_says_what_was_left_out_and_needs_no_thread_count() -> None:
+    left_out = {"shape:x": DATA["models"]["shape:x"] | {"left_out": {"auto": "there is no file"}}}
+    lines = render(DATA | {"models": left_out, "threads": None}).splitlines()
+    assert lines[0] == "2026-01-02, C (avx2); medians of 5 interleaved rounds."
+    assert lines[-1] == "auto is left out: there is no file."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--repeat 0", "whole number of at least 1"),
+        ("--formats auto --models shape:llama-1.4b", "nothing is left to measure but auto: random weights"),
+        ("--models shape:llama-1.4b,shape:nope", "There is no shape 'nope'"),
+        ("--models shape:llama-1.4b,nope", "Unknown model 'nope'"),
+        ("--read nofile", "No such file"),
+        ("--read other.json", "other.json is not a results file"),
+        ("--read broken.json", "broken.json is not a results file"),
+    ],
+)
+def test_what_cannot_be_measured_or_read_is_told_in_a_line_before_anything_is(
+    arguments: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def measured(*_: object) -> None:
+        raise AssertionError("it was measured")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(formats, "measure_model", measured)
+    monkeypatch.setattr(sys, "argv", ["formats.py", *arguments.split()])
+    Path("other.json").write_text(json.dumps({"found": []}))
+    Path("broken.json").write_text("{")
+    with pytest.raises(SystemExit) as ended:
+        formats.main()
+    said = ended.value.code if isinstance(ended.value.code, str) else capsys.readouterr().err
+    assert message in said.strip().splitlines()[-1]
 
 
 @pytest.mark.native

@@ -19,7 +19,7 @@ from peers.places import HEADWAY, LLAMA_CPP, OPENVINO, Cache, default_cache
 from peers.record import Record
 from peers.render import BEGIN, END, render, replace_table
 from peers.summary import comparisons, medians, rounds, spread
-from peers.sweep import sweep
+from peers.sweep import AllRefused, sweep
 
 FACTS = {"machine": {"cpu": "C", "cores": 2}, "threads": 2, "models": {}}
 
@@ -85,7 +85,7 @@ def test_a_sweep_passes_over_settings_that_are_refused() -> None:
     best, tried = sweep({"a": (1, 2)}, lambda settings: [] if settings["a"] == 1 else [5.0])
     assert best == {"a": 2}
     assert tried[0] == {"settings": {"a": 1}, "tok_s": []}
-    with pytest.raises(ValueError, match="refused"):
+    with pytest.raises(AllRefused, match="refused"):
         sweep({"a": (1, 2)}, lambda _: [])
 
 
@@ -134,7 +134,8 @@ def test_a_record_goes_on_where_it_was_ended(tmp_path: Path) -> None:
     again = Record(path)
     again.describe(FACTS)
     assert again.data == record.data
-    again.forget("decode-1")
+    again.forget_case("decode-1")
+    again.forget_sweep("decode-1")
     assert (again.cases, again.sweeps) == ({}, {})
     assert [file.name for file in path.parent.iterdir()] == ["results.json"]
 
@@ -179,6 +180,7 @@ def test_the_table_shows_medians_spread_and_verdicts() -> None:
     lines = render(DATA, "results.json").splitlines()
     assert "| decode | 20.0 (10% of 2) | 200 (0% of 1) |  | 0.10× llama.cpp (1.05×, 1.15×): missed |" in lines
     assert "| more | | | | not measured: it crashed |" in lines
+    assert f"| {case_named('decode-32').title} | | | | not measured |" in lines
     assert "| decode-1 | flash_attention on, ubatch 512 |  |" in lines
     assert "llama.cpp 1 (l==1), OpenVINO GenAI 2 (o==2)" in lines[0]
 
