@@ -1,6 +1,7 @@
 """`headway perf` in this process: what it tells, in which words, and what it refuses before it writes anything."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,33 @@ def test_work_beyond_the_memory_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr("headway.cli.perf_run.available_memory_bytes", lambda: 100_000)
     assert "of memory are available. Use a smaller model" in refused(capsys, "shape:tiny", *SMALL)
+
+
+def test_logits_count_for_the_memory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.runner.shapes.SHAPES", {"tiny": replace(SHAPE, vocab_size=100_000)})
+    monkeypatch.setattr("headway.cli.perf_run.available_memory_bytes", lambda: 60_000_000)
+    assert "for activations and logits" in refused(capsys, "shape:tiny", *SMALL, "--batch", "256")
+
+
+def test_what_the_reading_takes_is_a_share_of_what_the_work_leaves_and_no_room_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def no_room(*, num_bytes: int, **_: object) -> None:
+        taken.append(num_bytes)
+        raise MemoryError
+
+    monkeypatch.setattr("headway.cli.perf_run.LimitMeter", no_room)
+    monkeypatch.setattr("headway.cli.perf_run.READ_BYTES", 1 << 40)
+    monkeypatch.setattr("headway.cli.perf_run.available_memory_bytes", lambda: 20_000_000)
+    small = ("--prompt-tokens", "24", "--output-tokens", "8", "--threads", "1")
+    for batch in ("1", "512"):
+        assert "The memory did not suffice" in refused(capsys, "shape:tiny", *small, "--batch", batch)
+    kv_bytes = 511 * 32 * 2 * 2 * 2 * 32 * 2  # of the further sequences
+    assert 1 <= taken[1] <= taken[0] - kv_bytes // 4
 
 
 def test_other_block_sizes_are_the_cores_to_refuse(capsys: pytest.CaptureFixture[str]) -> None:

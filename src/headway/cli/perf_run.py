@@ -28,6 +28,7 @@ from headway.runner.roofline import read_once
 
 _LEAST_LIMIT_RUNS = 5
 _RECORD_FILE = "peaks.json"
+_USE_LESS = "Use a smaller model or format, a smaller batch or a shorter context."
 
 
 def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> PerfResult:
@@ -43,20 +44,26 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
     config = resolve_formats(config, plan.tensors)
     needs = memory_needs(plan.shape, group_size=config.group_size, tensors=plan.tensors)
     config = _sized(config, workload, needs)
-    _check_memory(plan.shape, config, workload, needs)
+    step_bytes = _step_bytes(plan.shape, workload)
+    _check_memory(config, step_bytes, needs)
     runner = source.load(config)
-    meter = LimitMeter(
-        isa=runner.model.isa,
-        threads=runner.model.threads,
-        num_bytes=min(READ_BYTES, available_memory_bytes() // 4 + 1),
-    )
+    # Neither the KV cache nor what a step computes has been written yet: both still count as available.
+    spare_bytes = available_memory_bytes() - (config.kv_bytes or 0) - step_bytes
     runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (len(workload.batches) + 2)))
 
     def between() -> None:
         for _ in range(runs_at_once):
             meter.run()
 
-    measured = measure(runner, workload, phases=phases, between=between)
+    try:
+        meter = LimitMeter(
+            isa=runner.model.isa,
+            threads=runner.model.threads,
+            num_bytes=min(READ_BYTES, max(0, spare_bytes) // 4 + 1),
+        )
+        measured = measure(runner, workload, phases=phases, between=between)
+    except MemoryError as error:
+        raise ConfigError(f"The memory did not suffice to measure this. {_USE_LESS}") from error
     return PerfResult(
         config=config,
         workload=workload,
@@ -89,19 +96,24 @@ def _sized(config: EngineConfig, workload: Workload, needs: MemoryNeeds) -> Engi
     return structs.replace(config, max_context=workload.longest, kv_bytes=kv_bytes)
 
 
-def _check_memory(shape: ModelShape, config: EngineConfig, workload: Workload, needs: MemoryNeeds) -> None:
-    """Refuse what does not fit before anything is written."""
-    weight_bytes = needs.weight_bytes.get(config.weights, 0)
+def _step_bytes(shape: ModelShape, workload: Workload) -> int:
+    """Return what a step computes at most: activations as floats and the same in int8, and a row of logits a sequence."""
     rows = max(min(workload.chunk_tokens, workload.prompt_tokens), *workload.batches, 1)
     widths = 2 * shape.hidden_size + 2 * shape.num_heads * shape.head_dim + shape.ffn_size
-    activation_bytes = 5 * rows * widths * max(1, shape.num_experts_per_token)  # floats and the same in int8
+    logits_bytes = 4 * max(workload.batches) * shape.vocab_size
+    return 5 * rows * widths * max(1, shape.num_experts_per_token) + logits_bytes
+
+
+def _check_memory(config: EngineConfig, step_bytes: int, needs: MemoryNeeds) -> None:
+    """Refuse what does not fit before anything is written."""
+    weight_bytes = needs.weight_bytes.get(config.weights, 0)
     kv_bytes = config.kv_bytes or 0
     available_bytes = available_memory_bytes()
-    if weight_bytes + activation_bytes + kv_bytes > available_bytes:
+    if weight_bytes + step_bytes + kv_bytes > available_bytes:
         raise ConfigError(
             f"This takes {_gib(weight_bytes)} for the weights as {config.weights}, {_gib(kv_bytes)} for the KV cache as "
-            f"{config.kv} and {_gib(activation_bytes)} for activations; {_gib(available_bytes)} of memory are available. "
-            "Use a smaller model or format, a smaller batch or a shorter context."
+            f"{config.kv} and {_gib(step_bytes)} for activations and logits; {_gib(available_bytes)} of memory are "
+            f"available. {_USE_LESS}"
         )
 
 
