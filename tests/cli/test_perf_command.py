@@ -1,6 +1,9 @@
 """`headway perf` in this process: what it tells, in which words, and what it refuses before it writes anything."""
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,6 +189,38 @@ def test_what_the_reading_takes_is_a_share_of_what_the_work_leaves_and_no_room_i
         assert "The memory did not suffice" in refused(capsys, "shape:tiny", *small, "--batch", batch)
     kv_bytes = 511 * 32 * 2 * 2 * 2 * 32 * 2  # of the further sequences
     assert 1 <= taken[1] <= taken[0] - kv_bytes // 4
+
+
+def test_ctrl_c_ends_it_within_a_step() -> None:
+    """A child process's step of 50,000 tokens would take minutes; it is interrupted when it begins."""
+    program = """
+from headway.cli import perf_run
+from headway.cli.main import main
+from headway.runner import shapes
+from headway.runner.native_runner import NativeRunner
+from support.tiny_shapes import tiny_shape
+
+def execute(runner, step):
+    if len(step.tokens) == 50_000:
+        print("begins", flush=True)
+    return whole(runner, step)
+
+whole, NativeRunner.execute = NativeRunner.execute, execute
+perf_run.READ_BYTES = 1 << 20
+shapes.SHAPES = {"long": tiny_shape(hidden_size=64, ffn_size=96, max_context=50_001)}
+work = "--prompt-tokens 50000 --context 1 --output-tokens 1 --batch 1 --threads 1 --isa portable"
+raise SystemExit(main(["perf", "shape:long", *work.split()]))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "begins\n"
+            child.send_signal(signal.SIGINT)
+            assert child.wait(60) == -signal.SIGINT
+        finally:
+            child.kill()
 
 
 def test_other_block_sizes_are_the_cores_to_refuse(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,10 @@
 """One run of `headway perf`: finds the model, checks that all of it fits, measures it and the machine by turns."""
 
+import contextlib
 import math
+import signal
+import threading
+from collections.abc import Iterator
 
 from msgspec import structs
 
@@ -46,24 +50,25 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
     config = _sized(config, workload, needs)
     step_bytes = _step_bytes(plan.shape, workload)
     _check_memory(config, step_bytes, needs)
-    runner = source.load(config)
-    # Neither the KV cache nor what a step computes has been written yet: both still count as available.
-    spare_bytes = available_memory_bytes() - (config.kv_bytes or 0) - step_bytes
-    runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (len(workload.batches) + 2)))
+    with _interrupt_ends():
+        runner = source.load(config)
+        # Neither the KV cache nor what a step computes has been written yet: both still count as available.
+        spare_bytes = available_memory_bytes() - (config.kv_bytes or 0) - step_bytes
+        runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (len(workload.batches) + 2)))
 
-    def between() -> None:
-        for _ in range(runs_at_once):
-            meter.run()
+        def between() -> None:
+            for _ in range(runs_at_once):
+                meter.run()
 
-    try:
-        meter = LimitMeter(
-            isa=runner.model.isa,
-            threads=runner.model.threads,
-            num_bytes=min(READ_BYTES, max(0, spare_bytes) // 4 + 1),
-        )
-        measured = measure(runner, workload, phases=phases, between=between)
-    except MemoryError as error:
-        raise ConfigError(f"The memory did not suffice to measure this. {_USE_LESS}") from error
+        try:
+            meter = LimitMeter(
+                isa=runner.model.isa,
+                threads=runner.model.threads,
+                num_bytes=min(READ_BYTES, max(0, spare_bytes) // 4 + 1),
+            )
+            measured = measure(runner, workload, phases=phases, between=between)
+        except MemoryError as error:
+            raise ConfigError(f"The memory did not suffice to measure this. {_USE_LESS}") from error
     return PerfResult(
         config=config,
         workload=workload,
@@ -79,6 +84,22 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
         limit_runs=meter.runs,
         runs_at_once=runs_at_once,
     )
+
+
+@contextlib.contextmanager
+def _interrupt_ends() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, as nothing has to be saved: Python itself would wait for a step's end."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _check_context(shape: ModelShape, workload: Workload) -> None:
