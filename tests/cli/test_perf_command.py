@@ -1,6 +1,7 @@
 """`headway perf` in this process: what it tells, in which words, and what it refuses before it writes anything."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headway._native import available_isas
 from headway.cli.main import build_parser, main
 from headway.core.plan import LayerShape
 from headway.runner.machine_limits import record_key
@@ -68,7 +70,7 @@ def test_its_json_holds_medians_limits_shares_and_every_run(
     assert [row["batch"] for row in report["decode"]] == [1, 3]
     for row in report["decode"]:
         assert row["tok_s"] == pytest.approx(row["batch"] * 1000 / row["ms_per_step"], rel=1e-3)
-    assert min(report["limits"][name] for name in ("read_gb_s", "int8_gops", "bf16_gflops")) > 0
+    assert min(report["limits"][name] for name in ("read_gb_s", "int8_gops", "bf16_gflops", "f32_gflops")) > 0
     assert report["limits"]["int8_gops_source"] == "measured"
     assert report["efficiency"]["prefill_of"] == "int8_gops"
     assert min(report["efficiency"][name] for name in ("prefill", "decode")) > 0
@@ -94,9 +96,58 @@ def test_its_json_holds_medians_limits_shares_and_every_run(
     runs = report["runs"]
     assert len(runs["prefill_tok_s"]) == 2
     assert {batch: len(many) for batch, many in runs["decode_ms_per_step"].items()} == {"1": 2, "3": 2}
-    assert len(runs["read_gb_s"]) == len(runs["int8_gops"]) == len(runs["bf16_gflops"]) == 8
+    assert (
+        len(runs["read_gb_s"])
+        == len(runs["int8_gops"])
+        == len(runs["bf16_gflops"])
+        == len(runs["f32_gflops"])
+        == 8
+    )
     peaks = json.loads((tmp_path / "cache" / "peaks.json").read_text())
     assert peaks.keys() == {record_key(isa=model["isa"], threads=2)}
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations", "peak"),
+    [
+        ("int8", "f32", "int8_gops"),
+        ("bf16", "f32", "f32_gflops"),
+        *[("bf16", "bf16", "bf16_gflops")] * ("avx512bf16" in available_isas()),
+    ],
+)
+def test_prefill_is_compared_with_the_peak_of_its_products(
+    capsys: pytest.CaptureFixture[str], weights: str, activations: str, peak: str
+) -> None:
+    report = told(
+        capsys,
+        "shape:tiny",
+        *SMALL,
+        "--weights",
+        weights,
+        "--activations",
+        activations,
+        "--batch",
+        "1",
+        "--repeat",
+        "1",
+    )
+    assert report["efficiency"]["prefill_of"] == peak
+
+
+def test_a_peak_on_record_is_told_with_what_it_is_now(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    key = record_key(isa="portable", threads=2)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "peaks.json").write_text(json.dumps({key: {"f32_gflops": 1e6, "int8_gops": 1e-3}}))
+    work = (*SMALL, "--batch", "1", "--repeat", "1")
+    assert main(["perf", "shape:tiny", *work, "--isa", "portable", "--weights", "bf16"]) == 0
+    text = capsys.readouterr().out
+    assert (
+        len(re.findall(r"1,000,000 GFLOPS in float32 \(on record; \d+ now\)", text)) == 2
+    )  # in the table and below
+    assert "on record" not in text.replace("GFLOPS in float32 (on record", "")
+    assert "bf16 (" not in text.split("medians of 1")[1]
 
 
 def test_phases_add_up_to_the_step(capsys: pytest.CaptureFixture[str]) -> None:
