@@ -189,10 +189,12 @@ def test_a_file_is_measured_as_well_and_the_table_names_every_row(
         "prefill, 24 tokens",
         "decode, 1 sequence, context 24",
         "decode, 8 sequences, context 24",
+        "\n-: no figure;",
         "The machine reads",
         "\nmlp ",
     ):
         assert words in text
+    assert len(re.findall(r" -( |\n)", text)) == 2  # a prompt's step, and what eight sequences read
 
 
 def test_an_unknown_shape_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:

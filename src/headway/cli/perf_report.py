@@ -88,7 +88,7 @@ def as_text(result: PerfResult) -> str:
         (
             f"prefill, {workload.prompt_tokens:,} tokens",
             f"{result.prefill_tok_s:,.1f}",
-            "",
+            "-",
             f"{result.prefill_share:.0%} of {_peak(result, result.peak_name)}",
         )
     )
@@ -99,7 +99,7 @@ def as_text(result: PerfResult) -> str:
                 f"decode, {batch} sequence{'s' * (batch > 1)}, context {workload.context:,}",
                 f"{result.decode_tok_s(batch):,.1f}",
                 f"{result.step_ms(batch):,.2f}",
-                "" if share_read is None else f"{share_read:.0%} of the reading beside it",
+                "-" if share_read is None else f"{share_read:.0%} of the reading beside it",
             )
         )
     group = f" in groups of {config.group_size}"
@@ -114,7 +114,8 @@ def as_text(result: PerfResult) -> str:
     if result.isa == BF16_DOTS_ISA:
         peaks.insert(1, "bf16_gflops")
     machine = f"The machine reads {limits.read_gb_s:,.1f} GB/s and does {', '.join(_peak(result, name) for name in peaks)}."
-    return "\n".join((head, "", *_table(rows, "<>><"), "", machine, *_phase_lines(result)))
+    none = "-: no figure; a prompt may take several steps, and only one sequence's are compared with the reading."
+    return "\n".join((head, "", *_table(rows, "<>><"), none, "", machine, *_phase_lines(result)))
 
 
 def _peak(result: PerfResult, name: PeakName) -> str:
