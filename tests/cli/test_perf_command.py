@@ -214,7 +214,7 @@ def test_work_beyond_the_memory_is_refused_before_anything_is_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.cli.perf_run.available_memory_bytes", lambda: 100_000)
-    assert "of memory are available. Use a smaller model" in refused(capsys, "shape:tiny", *SMALL)
+    assert "; 0.1 MiB of memory are available. Use a smaller model" in refused(capsys, "shape:tiny", *SMALL)
 
 
 def test_logits_count_for_the_memory(

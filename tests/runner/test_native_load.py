@@ -154,13 +154,13 @@ def test_a_context_that_was_asked_for_is_kept(plan: ModelPlan, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("kv_bytes", "words"), [(None, "0.0 GiB of memory are available"), (10_000, "0.0 GiB were given")]
+    ("kv_bytes", "words"), [(None, "0.1 MiB of memory are available"), (110_000, "0.1 MiB were given")]
 )
 def test_a_context_that_was_asked_for_and_does_not_fit_is_refused(
     plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, kv_bytes: int | None, words: str
 ) -> None:
     monkeypatch.setattr(native, "_check_weights_fit", lambda *_: None)
-    monkeypatch.setattr(native, "available_memory_bytes", lambda: 20_000)
+    monkeypatch.setattr(native, "available_memory_bytes", lambda: 100_000)
     asked = EngineConfig(model="tiny", threads=1, max_context=512, kv_bytes=kv_bytes)
     with pytest.raises(ConfigError, match=rf"The context of 512 tokens .*{words}\. Use a shorter context or"):
         load_runner(plan, asked)

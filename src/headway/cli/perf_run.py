@@ -16,7 +16,7 @@ from headway.core.plan import ModelShape
 from headway.models.sources import cache_folder
 from headway.runner.estimate import MemoryNeeds, memory_needs
 from headway.runner.formats import resolve_formats
-from headway.runner.machine import available_memory_bytes
+from headway.runner.machine import available_memory_bytes, size_text
 from headway.runner.machine_limits import (
     READ_BYTES,
     LimitMeter,
@@ -132,14 +132,10 @@ def _check_memory(config: EngineConfig, step_bytes: int, needs: MemoryNeeds) -> 
     available_bytes = available_memory_bytes()
     if weight_bytes + step_bytes + kv_bytes > available_bytes:
         raise ConfigError(
-            f"This takes {_gib(weight_bytes)} for the weights as {config.weights}, {_gib(kv_bytes)} for the KV cache as "
-            f"{config.kv} and {_gib(step_bytes)} for activations and logits; {_gib(available_bytes)} of memory are "
-            f"available. {_USE_LESS}"
+            f"This takes {size_text(weight_bytes)} for the weights as {config.weights}, {size_text(kv_bytes)} for the KV "
+            f"cache as {config.kv} and {size_text(step_bytes)} for activations and logits; {size_text(available_bytes)} of "
+            f"memory are available. {_USE_LESS}"
         )
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.1f} GiB"
 
 
 def _step_weight_bytes(shape: ModelShape, runner: NativeRunner) -> int:
