@@ -252,8 +252,8 @@ def test_auto_threads_follow_the_control_group(quota: str, threads: int) -> None
         ({"max_context": 0}, "The context"),
         ({"kv_bytes": 10}, "The KV cache"),
         ({"kv_bytes": 1 << 60}, "The KV cache"),
-        ({"block_size": 8}, "block_size"),
-        ({"block_size": 10**18}, "block_size"),
+        ({"block_size": 8}, "must be a multiple of 16, here of at most 512"),
+        ({"block_size": 10**18}, "must be a multiple of 16, here of at most 512"),
     ],
 )
 def test_settings_that_cannot_be_met_are_refused(
