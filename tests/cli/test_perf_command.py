@@ -201,6 +201,14 @@ def test_an_unknown_shape_names_those_there_are(capsys: pytest.CaptureFixture[st
     assert refused(capsys, "shape:huge") == "headway: There is no shape 'huge'; there are tiny.\n"
 
 
+def test_the_bare_name_of_a_shape_is_answered_with_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        refused(capsys, "tiny")
+        == "headway: Unknown model 'tiny': use shape:tiny for random weights of its shape.\n"
+    )
+    assert "Unknown model 'tinier': use one of smollm2" in refused(capsys, "tinier")
+
+
 def test_work_beyond_the_context_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a context of 642 tokens; the model has 640" in refused(
         capsys, "shape:tiny", *SMALL, "--context", "640"
