@@ -146,6 +146,17 @@ def test_an_automatic_context_is_what_fits_and_is_logged(
     assert "320 tokens instead of 512" in caplog.text
 
 
+def test_more_threads_than_cpus_are_warned_of(
+    plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native, "available_threads", lambda: 2)
+    for threads in (None, 2):
+        load_runner(plan, msgspec.structs.replace(CONFIG, threads=threads))
+    assert caplog.text.count("CPUs") == 0
+    load_runner(plan, msgspec.structs.replace(CONFIG, threads=3))
+    assert caplog.text.count("3 threads are slower than as many as this process has CPUs: 2") == 1
+
+
 def test_a_context_that_was_asked_for_is_kept(plan: ModelPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = EngineConfig(model="tiny", threads=1, max_context=512)
     monkeypatch.setattr(native, "available_memory_bytes", lambda: 400_000)

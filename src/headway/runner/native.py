@@ -46,7 +46,8 @@ def load_runner(
     wanted_context = _wanted_context(plan.shape, config.max_context)
     shape = _rotated_for(plan.shape, wanted_context)
     config = resolve_formats(config, plan.tensors)
-    threads = available_threads() if config.threads is None else config.threads
+    num_cpus = available_threads()
+    threads = num_cpus if config.threads is None else config.threads
     model = _make_model(shape, config, max_context=wanted_context, threads=threads)
     _check_weights_fit(_packed_bytes(plan, config), config)
     identity = pack(model, plan)
@@ -75,6 +76,8 @@ def load_runner(
         plan.shape.max_context,
         fingerprint,
     )
+    if threads > num_cpus:
+        _log.warning("%d threads are slower than as many as this process has CPUs: %d", threads, num_cpus)
     if max_context < wanted_context:
         _log.warning(
             "the context is %d tokens instead of %d: more do not fit into the memory for the KV cache",
