@@ -150,6 +150,16 @@ def test_a_peak_on_record_is_told_with_what_it_is_now(
     assert "bf16 (" not in text.split("medians of 1")[1]
 
 
+def test_a_terminal_is_told_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["perf", "shape:tiny", *SMALL, "--batch", "1,2", "--repeat", "2", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["settings"]["repeat"] == 2
+    assert err == "loading shape:tiny\nwarming up\nrepeat 1/2\nrepeat 2/2\n"
+
+
 def test_phases_add_up_to_the_step(capsys: pytest.CaptureFixture[str]) -> None:
     report = told(capsys, "shape:tiny", *SMALL, "--batch", "2", "--repeat", "2", "--phases")
     assert report["efficiency"]["decode"] is None  # only for one sequence

@@ -1,6 +1,7 @@
 """One run of `headway perf`: finds the model, checks that all of it fits, measures it and the machine by turns."""
 
 import contextlib
+import itertools
 import math
 import signal
 import threading
@@ -13,6 +14,7 @@ from headway.cli.perf_result import PerfResult
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
 from headway.core.plan import ModelShape
+from headway.models.progress import stderr_progress
 from headway.models.sources import cache_folder
 from headway.runner.estimate import MemoryNeeds, memory_needs
 from headway.runner.formats import resolve_formats
@@ -50,13 +52,25 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
     config = _sized(config, workload, needs)
     step_bytes = _step_bytes(plan.shape, workload)
     _check_memory(config, step_bytes, needs)
+    progress = stderr_progress()
+
+    def note(line: str) -> None:
+        if progress.interactive:
+            progress.note(line)
+
     with _interrupt_ends():
+        note(f"loading {config.model}")
         runner = source.load(config)
         # Neither the KV cache nor what a step computes has been written yet: both still count as available.
         spare_bytes = available_memory_bytes() - (config.kv_bytes or 0) - step_bytes
-        runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (len(workload.batches) + 2)))
+        slots_a_repeat = len(workload.batches) + 2
+        runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * slots_a_repeat))
+        slots = itertools.count()
 
         def between() -> None:
+            repeat, slot = divmod(next(slots), slots_a_repeat)
+            if slot == 0:
+                note(f"repeat {repeat + 1}/{workload.repeat}")
             for _ in range(runs_at_once):
                 meter.run()
 
@@ -66,6 +80,7 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
                 threads=runner.model.threads,
                 num_bytes=min(READ_BYTES, max(0, spare_bytes) // 4 + 1),
             )
+            note("warming up")
             measured = measure(runner, workload, phases=phases, between=between)
         except MemoryError as error:
             raise ConfigError(f"The memory did not suffice to measure this. {_USE_LESS}") from error
