@@ -58,7 +58,7 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
         if progress.interactive:
             progress.note(line)
 
-    with _interrupt_ends():
+    with _interrupt_ends(), _lack_of_memory_is_told():
         note(f"loading {config.model}")
         runner = source.load(config)
         # Neither the KV cache nor what a step computes has been written yet: both still count as available.
@@ -74,16 +74,13 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
             for _ in range(runs_at_once):
                 meter.run()
 
-        try:
-            meter = LimitMeter(
-                isa=runner.model.isa,
-                threads=runner.model.threads,
-                num_bytes=min(READ_BYTES, max(0, spare_bytes) // 4 + 1),
-            )
-            note("warming up")
-            measured = measure(runner, workload, phases=phases, between=between)
-        except MemoryError as error:
-            raise ConfigError(f"The memory did not suffice to measure this. {_USE_LESS}") from error
+        meter = LimitMeter(
+            isa=runner.model.isa,
+            threads=runner.model.threads,
+            num_bytes=min(READ_BYTES, max(0, spare_bytes) // 4 + 1),
+        )
+        note("warming up")
+        measured = measure(runner, workload, phases=phases, between=between)
     return PerfResult(
         config=config,
         workload=workload,
@@ -115,6 +112,15 @@ def _interrupt_ends() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def _lack_of_memory_is_told() -> Iterator[None]:
+    """Turn a MemoryError into a ConfigError: others may take what was available when it was checked."""
+    try:
+        yield
+    except MemoryError as error:
+        raise ConfigError(f"The memory did not suffice to measure this. {_USE_LESS}") from error
 
 
 def _check_context(shape: ModelShape, workload: Workload) -> None:
