@@ -33,10 +33,11 @@ KvCache::KvCache(std::shared_ptr<Model> model, std::int64_t num_blocks, std::int
                  std::string_view dtype)
     : model_(std::move(model)) {
   const ModelShape& shape = model_->shape();
-  if (block_size < kPartTokens || block_size % kPartTokens != 0 ||
-      block_size > round_up(shape.max_context, kPartTokens))
-    throw std::invalid_argument("block_size must be a multiple of 16 and at most the context, rounded up to one; " +
-                                std::to_string(block_size) + " is not.");
+  const std::int64_t most = round_up(shape.max_context, kPartTokens);
+  if (block_size < kPartTokens || block_size % kPartTokens != 0 || block_size > most)
+    throw std::invalid_argument("a block's number of tokens must be a multiple of 16, here of at most " +
+                                std::to_string(most) + ", which holds the whole context; " + std::to_string(block_size) +
+                                " is not.");
   if (dtype != "bf16" && dtype != "int8") throw std::invalid_argument("dtype must be \"bf16\" or \"int8\".");
   if (num_blocks < 1 || num_blocks > kMaxBlocks) throw std::invalid_argument("num_blocks must lie in 1 .. 2^30.");
   num_blocks_ = static_cast<std::int32_t>(num_blocks);

@@ -40,6 +40,18 @@ def test_every_option_of_every_command_is_explained() -> None:
     assert unexplained == []
 
 
+@pytest.mark.parametrize("arguments", [["perf", "m", "--max-draft-tokens", "0"], ["serve", "m", "--frob"]])
+def test_an_option_of_another_command_is_answered_with_the_usage_of_this_one(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args(arguments)
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"usage: headway {arguments[0]} ")
+    assert f"headway {arguments[0]}: error: unrecognized arguments: {' '.join(arguments[2:])}\n" in err
+
+
 def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for name, parser in subparsers():

@@ -64,6 +64,11 @@ def test_an_unknown_alias_is_answered_with_the_known_ones() -> None:
         find_model("gpt-9")
 
 
+def test_a_shape_is_left_to_perf() -> None:
+    with pytest.raises(ConfigError, match=r"shape:llama-1\.4b .*only `headway perf` takes one"):
+        parse_source("shape:llama-1.4b")
+
+
 @pytest.mark.parametrize(
     ("name", "meaning"),
     [

@@ -1,11 +1,13 @@
 """The machine's limits: that they are measured, and which peak counts, the measured one or the one on record."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from headway import _native
 from headway.runner.machine_limits import (
+    BF16_DOTS_ISA,
     LimitMeter,
     Limits,
     processor_model,
@@ -14,7 +16,7 @@ from headway.runner.machine_limits import (
     with_record,
 )
 
-MEASURED = Limits(read_gb_s=30.0, int8_gops=800.0, bf16_gflops=400.0)
+MEASURED = Limits(read_gb_s=30.0, int8_gops=800.0, bf16_gflops=400.0, f32_gflops=200.0)
 
 
 @pytest.mark.native
@@ -23,13 +25,15 @@ def test_every_limit_is_measured(isa: str) -> None:
     meter = LimitMeter(isa=isa, threads=2, num_bytes=3 << 20)
     meter.run(0.001)
     meter.run(0.001)
-    assert [len(runs) for runs in (meter.runs.read_gb_s, meter.runs.int8_gops, meter.runs.bf16_gflops)] == [
-        2
-    ] * 3
+    assert {name: len(runs) for name, runs in asdict(meter.runs).items()} == dict.fromkeys(
+        ("read_gb_s", "int8_gops", "bf16_gflops", "f32_gflops"), 2
+    )
     best = meter.runs.best()
     assert best.read_gb_s == max(meter.runs.read_gb_s) > 0
     assert best.int8_gops > 0
     assert best.bf16_gflops > 0
+    assert best.f32_gflops > 0
+    assert (best.f32_gflops == best.bf16_gflops) == (isa != BF16_DOTS_ISA)
 
 
 @pytest.mark.native
@@ -46,20 +50,23 @@ def test_without_a_record_what_was_measured_counts() -> None:
 
 
 def test_a_peak_below_95_percent_of_the_record_is_replaced_by_it() -> None:
-    judged = with_record(MEASURED, {"int8_gops": 800.0 / 0.94, "bf16_gflops": 400.0 / 0.96})
+    judged = with_record(
+        MEASURED, {"int8_gops": 800.0 / 0.94, "bf16_gflops": 400.0 / 0.96, "f32_gflops": 250.0}
+    )
     assert judged.int8_gops == 800.0 / 0.94
     assert judged.int8_gops_source == "record"
     assert (judged.bf16_gflops, judged.bf16_gflops_source) == (400.0, "measured")
+    assert (judged.f32_gflops, judged.f32_gflops_source) == (250.0, "record")
     assert judged.read_gb_s == 30.0
 
 
 def test_a_record_only_rises_and_keys_do_not_touch_each_other(tmp_path: Path) -> None:
     path = tmp_path / "new" / "peaks.json"
     raise_record(path, "a", MEASURED)
-    raise_record(path, "b", Limits(read_gb_s=1.0, int8_gops=1.0, bf16_gflops=1.0))
-    raise_record(path, "a", Limits(read_gb_s=1.0, int8_gops=900.0, bf16_gflops=300.0))
-    assert read_record(path, "a") == {"int8_gops": 900.0, "bf16_gflops": 400.0}
-    assert read_record(path, "b") == {"int8_gops": 1.0, "bf16_gflops": 1.0}
+    raise_record(path, "b", Limits(read_gb_s=1.0, int8_gops=1.0, bf16_gflops=1.0, f32_gflops=1.0))
+    raise_record(path, "a", Limits(read_gb_s=1.0, int8_gops=900.0, bf16_gflops=300.0, f32_gflops=1.0))
+    assert read_record(path, "a") == {"int8_gops": 900.0, "bf16_gflops": 400.0, "f32_gflops": 200.0}
+    assert read_record(path, "b") == {"int8_gops": 1.0, "bf16_gflops": 1.0, "f32_gflops": 1.0}
     assert read_record(path, "c") == {}
     assert [entry.name for entry in path.parent.iterdir()] == ["peaks.json"]
 
@@ -72,7 +79,7 @@ def test_a_file_that_is_no_record_is_none(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     assert read_record(path, "a") == {}
     raise_record(path, "a", MEASURED)
-    assert read_record(path, "a") == {"int8_gops": 800.0, "bf16_gflops": 400.0}
+    assert read_record(path, "a") == {"int8_gops": 800.0, "bf16_gflops": 400.0, "f32_gflops": 200.0}
 
 
 def test_a_record_that_cannot_be_written_is_let_go(tmp_path: Path) -> None:

@@ -146,6 +146,17 @@ def test_an_automatic_context_is_what_fits_and_is_logged(
     assert "320 tokens instead of 512" in caplog.text
 
 
+def test_more_threads_than_cpus_are_warned_of(
+    plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native, "available_threads", lambda: 2)
+    for threads in (None, 2):
+        load_runner(plan, msgspec.structs.replace(CONFIG, threads=threads))
+    assert caplog.text.count("CPUs") == 0
+    load_runner(plan, msgspec.structs.replace(CONFIG, threads=3))
+    assert caplog.text.count("3 threads are slower than as many as this process has CPUs: 2") == 1
+
+
 def test_a_context_that_was_asked_for_is_kept(plan: ModelPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = EngineConfig(model="tiny", threads=1, max_context=512)
     monkeypatch.setattr(native, "available_memory_bytes", lambda: 400_000)
@@ -154,13 +165,13 @@ def test_a_context_that_was_asked_for_is_kept(plan: ModelPlan, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("kv_bytes", "words"), [(None, "0.0 GiB of memory are available"), (10_000, "0.0 GiB were given")]
+    ("kv_bytes", "words"), [(None, "0.1 MiB of memory are available"), (110_000, "0.1 MiB were given")]
 )
 def test_a_context_that_was_asked_for_and_does_not_fit_is_refused(
     plan: ModelPlan, monkeypatch: pytest.MonkeyPatch, kv_bytes: int | None, words: str
 ) -> None:
     monkeypatch.setattr(native, "_check_weights_fit", lambda *_: None)
-    monkeypatch.setattr(native, "available_memory_bytes", lambda: 20_000)
+    monkeypatch.setattr(native, "available_memory_bytes", lambda: 100_000)
     asked = EngineConfig(model="tiny", threads=1, max_context=512, kv_bytes=kv_bytes)
     with pytest.raises(ConfigError, match=rf"The context of 512 tokens .*{words}\. Use a shorter context or"):
         load_runner(plan, asked)
@@ -252,8 +263,8 @@ def test_auto_threads_follow_the_control_group(quota: str, threads: int) -> None
         ({"max_context": 0}, "The context"),
         ({"kv_bytes": 10}, "The KV cache"),
         ({"kv_bytes": 1 << 60}, "The KV cache"),
-        ({"block_size": 8}, "block_size"),
-        ({"block_size": 10**18}, "block_size"),
+        ({"block_size": 8}, "must be a multiple of 16, here of at most 512"),
+        ({"block_size": 10**18}, "must be a multiple of 16, here of at most 512"),
     ],
 )
 def test_settings_that_cannot_be_met_are_refused(

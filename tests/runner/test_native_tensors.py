@@ -30,9 +30,9 @@ def test_a_block_has_the_size_its_format_says() -> None:
     [
         ({"num_blocks": 0}, "num_blocks"),
         ({"num_blocks": 2**40}, "num_blocks"),
-        ({"block_size": 0}, "block_size"),
-        ({"block_size": 24}, "block_size"),
-        ({"block_size": 16 * (SHAPE.max_context // 16 + 2)}, "block_size"),
+        ({"block_size": 0}, "multiple of 16"),
+        ({"block_size": 24}, "multiple of 16"),
+        ({"block_size": 16 * (SHAPE.max_context // 16 + 2)}, "multiple of 16"),
         ({"dtype": "fp8"}, "dtype"),
     ],
 )

@@ -28,6 +28,16 @@ if TYPE_CHECKING:  # generic for type checkers only
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse names it no other way
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """A subcommand's parser, which refuses unknown options itself: argparse has the whole command do it, with its usage."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # as argparse's
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the whole command; each subcommand adds its own."""
     parser = argparse.ArgumentParser(
@@ -36,7 +46,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Start with `headway serve smollm2`; `headway COMMAND --help` explains each command.",
     )
     parser.add_argument("--version", action="version", version=f"headway {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=_CommandParser
+    )
     for module in _SUBCOMMANDS:
         module.add_parser(subparsers)
     return parser

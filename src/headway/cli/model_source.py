@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 
 from headway.core.config import EngineConfig, WeightFormat
+from headway.core.errors import ConfigError
 from headway.core.plan import ModelPlan
 from headway.models.architectures import open_plan
 from headway.models.fetch import resolve_model
-from headway.models.sources import known_sha256
+from headway.models.sources import SHAPE_PREFIX, known_sha256
 from headway.runner.native import PackModel, load_runner
 from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
 from headway.runner.random_weights import pack_random, random_plan
-from headway.runner.shapes import SHAPE_PREFIX, find_shape
+from headway.runner.shapes import find_shape, is_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,14 @@ def find_model(model: str, weights: WeightFormat) -> ModelSource:
     if is_random(model):
         shape = find_shape(model.removeprefix(SHAPE_PREFIX))
         return ModelSource(random_plan(model, shape, weights), pack_random)
-    path = resolve_model(model)
+    try:
+        path = resolve_model(model)
+    except ConfigError as error:
+        if is_shape(model):
+            raise ConfigError(
+                f"Unknown model {model!r}: use {SHAPE_PREFIX}{model} for random weights of its shape."
+            ) from error
+        raise
     return ModelSource(open_plan(path, known_sha256(path)), pack_tensors)
 
 

@@ -1,11 +1,17 @@
 """What `headway perf` prints: a result as a table for people and as JSON. It measures nothing."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 
 from headway.cli.inspect_report import SHAPE_SIZES
 from headway.cli.perf_result import PerfResult
+from headway.runner.machine_limits import BF16_DOTS_ISA, PeakName
 from headway.runner.measure import Phases
+
+_PEAK_UNITS: Mapping[PeakName, str] = MappingProxyType(
+    {"int8_gops": "GOPS in int8", "bf16_gflops": "GFLOPS in bf16", "f32_gflops": "GFLOPS in float32"}
+)
 
 
 def as_json(result: PerfResult) -> dict[str, object]:
@@ -78,14 +84,12 @@ def as_text(result: PerfResult) -> str:
     """Return the result for a terminal."""
     workload, limits, config = result.workload, result.limits, result.config
     rows = [("", "tokens/s", "ms a step", "of the machine")]
-    share, peak = result.prefill_share, result.peak_name
-    unit = "GOPS int8" if peak == "int8_gops" else "GFLOPS bf16"
     rows.append(
         (
             f"prefill, {workload.prompt_tokens:,} tokens",
             f"{result.prefill_tok_s:,.1f}",
-            "",
-            f"{share:.0%} of {getattr(limits, peak):,.0f} {unit}",
+            "-",
+            f"{result.prefill_share:.0%} of {_peak(result, result.peak_name)}",
         )
     )
     for batch in workload.batches:
@@ -95,7 +99,7 @@ def as_text(result: PerfResult) -> str:
                 f"decode, {batch} sequence{'s' * (batch > 1)}, context {workload.context:,}",
                 f"{result.decode_tok_s(batch):,.1f}",
                 f"{result.step_ms(batch):,.2f}",
-                "" if share_read is None else f"{share_read:.0%} of the reading beside it",
+                "-" if share_read is None else f"{share_read:.0%} of the reading beside it",
             )
         )
     group = f" in groups of {config.group_size}"
@@ -106,15 +110,20 @@ def as_text(result: PerfResult) -> str:
         f"{config.model}, weights {config.weights}{group} ({result.weight_bytes / 1e6:,.0f} MB), KV cache {config.kv}, "
         f"{result.isa}, {threads}; medians of {workload.repeat}"
     )
-    machine = (
-        f"The machine reads {limits.read_gb_s:,.1f} GB/s and does {limits.int8_gops:,.0f} GOPS in int8"
-        f"{_source(limits.int8_gops_source)}, {limits.bf16_gflops:,.0f} GFLOPS in bf16{_source(limits.bf16_gflops_source)}."
-    )
-    return "\n".join((head, "", *_table(rows, "<>><"), "", machine, *_phase_lines(result)))
+    peaks: list[PeakName] = ["int8_gops", "f32_gflops"]
+    if result.isa == BF16_DOTS_ISA:
+        peaks.insert(1, "bf16_gflops")
+    machine = f"The machine reads {limits.read_gb_s:,.1f} GB/s and does {', '.join(_peak(result, name) for name in peaks)}."
+    none = "-: no figure; a prompt may take several steps, and only one sequence's are compared with the reading."
+    return "\n".join((head, "", *_table(rows, "<>><"), none, "", machine, *_phase_lines(result)))
 
 
-def _source(source: str) -> str:
-    return " (on record)" if source == "record" else ""
+def _peak(result: PerfResult, name: PeakName) -> str:
+    """Return a peak in words, with what it was in this run where the one on record is used."""
+    peak = f"{getattr(result.limits, name):,.0f} {_PEAK_UNITS[name]}"
+    if getattr(result.limits, f"{name}_source") == "measured":
+        return peak
+    return f"{peak} (on record; {max(getattr(result.limit_runs, name)):,.0f} now)"
 
 
 def _phases_json(phases: Phases) -> dict[str, object]:

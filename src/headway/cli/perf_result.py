@@ -2,11 +2,10 @@
 
 import statistics
 from dataclasses import dataclass
-from typing import Literal
 
 from headway.core.config import EngineConfig
 from headway.core.plan import ModelShape
-from headway.runner.machine_limits import LimitRuns, Limits
+from headway.runner.machine_limits import LimitRuns, Limits, PeakName
 from headway.runner.measure import Measured, Workload
 from headway.runner.roofline import kv_tokens, matmul_ops
 
@@ -53,9 +52,12 @@ class PerfResult:
         return batch * 1e3 / self.step_ms(batch)
 
     @property
-    def peak_name(self) -> Literal["int8_gops", "bf16_gflops"]:
-        """The limit that the products of these weights have: all but bf16 are multiplied as bytes."""
-        return "bf16_gflops" if self.config.weights == "bf16" else "int8_gops"
+    def peak_name(self) -> PeakName:
+        """The limit that the products of these weights have: bf16 become float32 unless activations are bf16, too, and
+        all others are multiplied as bytes."""
+        if self.config.weights != "bf16":
+            return "int8_gops"
+        return "bf16_gflops" if self.config.activations == "bf16" else "f32_gflops"
 
     @property
     def prefill_share(self) -> float:

@@ -1,6 +1,11 @@
 """One run of `headway perf`: finds the model, checks that all of it fits, measures it and the machine by turns."""
 
+import contextlib
+import itertools
 import math
+import signal
+import threading
+from collections.abc import Iterator
 
 from msgspec import structs
 
@@ -9,10 +14,11 @@ from headway.cli.perf_result import PerfResult
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
 from headway.core.plan import ModelShape
+from headway.models.progress import stderr_progress
 from headway.models.sources import cache_folder
 from headway.runner.estimate import MemoryNeeds, memory_needs
 from headway.runner.formats import resolve_formats
-from headway.runner.machine import available_memory_bytes
+from headway.runner.machine import available_memory_bytes, size_text
 from headway.runner.machine_limits import (
     READ_BYTES,
     LimitMeter,
@@ -28,6 +34,7 @@ from headway.runner.roofline import read_once
 
 _LEAST_LIMIT_RUNS = 5
 _RECORD_FILE = "peaks.json"
+_USE_LESS = "Use a smaller model or format, a smaller batch or a shorter context."
 
 
 def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> PerfResult:
@@ -43,20 +50,37 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
     config = resolve_formats(config, plan.tensors)
     needs = memory_needs(plan.shape, group_size=config.group_size, tensors=plan.tensors)
     config = _sized(config, workload, needs)
-    _check_memory(plan.shape, config, workload, needs)
-    runner = source.load(config)
-    meter = LimitMeter(
-        isa=runner.model.isa,
-        threads=runner.model.threads,
-        num_bytes=min(READ_BYTES, available_memory_bytes() // 4 + 1),
-    )
-    runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * (len(workload.batches) + 2)))
+    step_bytes = _step_bytes(plan.shape, workload)
+    _check_memory(config, step_bytes, needs)
+    progress = stderr_progress()
 
-    def between() -> None:
-        for _ in range(runs_at_once):
-            meter.run()
+    def note(line: str) -> None:
+        if progress.interactive:
+            progress.note(line)
 
-    measured = measure(runner, workload, phases=phases, between=between)
+    with _interrupt_ends(), _lack_of_memory_is_told():
+        note(f"loading {config.model}")
+        runner = source.load(config)
+        # Neither the KV cache nor what a step computes has been written yet: both still count as available.
+        spare_bytes = available_memory_bytes() - (config.kv_bytes or 0) - step_bytes
+        slots_a_repeat = len(workload.batches) + 2
+        runs_at_once = math.ceil(_LEAST_LIMIT_RUNS / (workload.repeat * slots_a_repeat))
+        slots = itertools.count()
+
+        def between() -> None:
+            repeat, slot = divmod(next(slots), slots_a_repeat)
+            if slot == 0:
+                note(f"repeat {repeat + 1}/{workload.repeat}")
+            for _ in range(runs_at_once):
+                meter.run()
+
+        meter = LimitMeter(
+            isa=runner.model.isa,
+            threads=runner.model.threads,
+            num_bytes=min(READ_BYTES, max(0, spare_bytes) // 4 + 1),
+        )
+        note("warming up")
+        measured = measure(runner, workload, phases=phases, between=between)
     return PerfResult(
         config=config,
         workload=workload,
@@ -74,6 +98,31 @@ def measure_model(config: EngineConfig, workload: Workload, *, phases: bool) -> 
     )
 
 
+@contextlib.contextmanager
+def _interrupt_ends() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, as nothing has to be saved: Python itself would wait for a step's end."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def _lack_of_memory_is_told() -> Iterator[None]:
+    """Turn a MemoryError into a ConfigError: others may take what was available when it was checked."""
+    try:
+        yield
+    except MemoryError as error:
+        raise ConfigError(f"The memory did not suffice to measure this. {_USE_LESS}") from error
+
+
 def _check_context(shape: ModelShape, workload: Workload) -> None:
     if workload.longest > shape.max_context:
         raise ConfigError(
@@ -89,24 +138,25 @@ def _sized(config: EngineConfig, workload: Workload, needs: MemoryNeeds) -> Engi
     return structs.replace(config, max_context=workload.longest, kv_bytes=kv_bytes)
 
 
-def _check_memory(shape: ModelShape, config: EngineConfig, workload: Workload, needs: MemoryNeeds) -> None:
-    """Refuse what does not fit before anything is written."""
-    weight_bytes = needs.weight_bytes.get(config.weights, 0)
+def _step_bytes(shape: ModelShape, workload: Workload) -> int:
+    """Return what a step computes at most: activations as floats and the same in int8, and a row of logits a sequence."""
     rows = max(min(workload.chunk_tokens, workload.prompt_tokens), *workload.batches, 1)
     widths = 2 * shape.hidden_size + 2 * shape.num_heads * shape.head_dim + shape.ffn_size
-    activation_bytes = 5 * rows * widths * max(1, shape.num_experts_per_token)  # floats and the same in int8
+    logits_bytes = 4 * max(workload.batches) * shape.vocab_size
+    return 5 * rows * widths * max(1, shape.num_experts_per_token) + logits_bytes
+
+
+def _check_memory(config: EngineConfig, step_bytes: int, needs: MemoryNeeds) -> None:
+    """Refuse what does not fit before anything is written."""
+    weight_bytes = needs.weight_bytes.get(config.weights, 0)
     kv_bytes = config.kv_bytes or 0
     available_bytes = available_memory_bytes()
-    if weight_bytes + activation_bytes + kv_bytes > available_bytes:
+    if weight_bytes + step_bytes + kv_bytes > available_bytes:
         raise ConfigError(
-            f"This takes {_gib(weight_bytes)} for the weights as {config.weights}, {_gib(kv_bytes)} for the KV cache as "
-            f"{config.kv} and {_gib(activation_bytes)} for activations; {_gib(available_bytes)} of memory are available. "
-            "Use a smaller model or format, a smaller batch or a shorter context."
+            f"This takes {size_text(weight_bytes)} for the weights as {config.weights}, {size_text(kv_bytes)} for the KV "
+            f"cache as {config.kv} and {size_text(step_bytes)} for activations and logits; {size_text(available_bytes)} of "
+            f"memory are available. {_USE_LESS}"
         )
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.1f} GiB"
 
 
 def _step_weight_bytes(shape: ModelShape, runner: NativeRunner) -> int:

@@ -43,6 +43,9 @@ class WheelModel:
         return PurePosixPath(self.member).name
 
 
+SHAPE_PREFIX = "shape:"
+"""What the name of a model's shape begins with, which has no file: `headway perf` alone takes it."""
+
 MODELS: Mapping[str, WheelModel] = MappingProxyType(
     {
         "smollm2": WheelModel(
@@ -84,6 +87,10 @@ def cached_path(model: WheelModel, cache: Path) -> Path:
 def find_model(alias: str) -> WheelModel:
     """Return the model behind `alias`; raises ConfigError, saying what else may be named, if there is none."""
     model = MODELS.get(alias)
+    if model is None and alias.startswith(SHAPE_PREFIX):
+        raise ConfigError(
+            f"{alias} would be the shape of a model, without its weights and its tokenizer: only `headway perf` takes one."
+        )
     if model is None:
         known = ", ".join(MODELS)
         raise ConfigError(

@@ -32,6 +32,11 @@ def group_available_bytes(group: Path, otherwise: int) -> int:
     return max(0, int(limit[0]) - max(0, int(used[0]) - num_cached_bytes))
 
 
+def size_text(num_bytes: int) -> str:
+    """Return an amount of memory for people: in GiB, or in MiB where it is less than one."""
+    return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.1f} MiB"
+
+
 def available_threads() -> int:
     """Threads that the CPUs this process may use can run at once."""
     quota = _read_lines(_CGROUP / "cpu.max")  # "quota period" in microseconds, or "max period"

@@ -25,6 +25,14 @@ RECORD_SHARE = 0.95
 READ_BYTES = 1 << 30
 """Read by one run: more than the caches of any processor hold."""
 
+BF16_DOTS_ISA = "avx512bf16"
+"""The instruction set whose `bf16_gflops` are of bfloat16 dot products; `f32_gflops` are those of the one below it, which
+multiplies float32 alike."""
+_BELOW_BF16_DOTS = "avx512"
+
+PeakName = Literal["int8_gops", "bf16_gflops", "f32_gflops"]
+_PEAKS: tuple[PeakName, ...] = ("int8_gops", "bf16_gflops", "f32_gflops")
+
 Source = Literal["measured", "record"]
 
 
@@ -36,8 +44,11 @@ class Limits:
     int8_gops: float
     bf16_gflops: float
     """Of bfloat16 dot products where the instruction set has them, else of float32 multiply-adds."""
+    f32_gflops: float
+    """Of float32 multiply-adds."""
     int8_gops_source: Source = "measured"
     bf16_gflops_source: Source = "measured"
+    f32_gflops_source: Source = "measured"
 
 
 @dataclass(slots=True)
@@ -47,6 +58,7 @@ class LimitRuns:
     read_gb_s: list[float] = field(default_factory=list)
     int8_gops: list[float] = field(default_factory=list)
     bf16_gflops: list[float] = field(default_factory=list)
+    f32_gflops: list[float] = field(default_factory=list)
 
     def best(self) -> Limits:
         """Return the best of each; at least one run must have been made."""
@@ -54,6 +66,7 @@ class LimitRuns:
             read_gb_s=max(self.read_gb_s),
             int8_gops=max(self.int8_gops),
             bf16_gflops=max(self.bf16_gflops),
+            f32_gflops=max(self.f32_gflops),
         )
 
 
@@ -62,25 +75,35 @@ class LimitMeter:
 
     def __init__(self, *, isa: str, threads: int, num_bytes: int = READ_BYTES) -> None:
         self._native = _native.MachineLimits(isa=isa, threads=threads, num_bytes=num_bytes)
+        self._float32 = (
+            _native.MachineLimits(isa=_BELOW_BF16_DOTS, threads=threads, num_bytes=1)
+            if isa == BF16_DOTS_ISA
+            else None
+        )
         self.runs = LimitRuns()
 
     def run(self, run_s: float = RUN_S) -> None:
-        """Measure each limit once; takes about twice `run_s` and one read of the memory."""
+        """Measure each limit once; takes two or three times `run_s` and one read of the memory."""
         self.runs.int8_gops.append(self._native.int8_ops_per_s(run_s) / 1e9)
         self.runs.read_gb_s.append(self._native.read_bytes_per_s() / 1e9)
         self.runs.bf16_gflops.append(self._native.float_ops_per_s(run_s) / 1e9)
+        if self._float32 is None:
+            self.runs.f32_gflops.append(self.runs.bf16_gflops[-1])
+        else:
+            self.runs.f32_gflops.append(self._float32.float_ops_per_s(run_s) / 1e9)
 
 
 def with_record(measured: Limits, record: Mapping[str, float]) -> Limits:
     """Return the limits to compare with: of each peak the record where the measured one falls short of it."""
-    int8_gops, int8_source = _judge(measured.int8_gops, record.get("int8_gops"))
-    bf16_gflops, bf16_source = _judge(measured.bf16_gflops, record.get("bf16_gflops"))
+    judged = {name: _judge(getattr(measured, name), record.get(name)) for name in _PEAKS}
     return Limits(
         read_gb_s=measured.read_gb_s,
-        int8_gops=int8_gops,
-        bf16_gflops=bf16_gflops,
-        int8_gops_source=int8_source,
-        bf16_gflops_source=bf16_source,
+        int8_gops=judged["int8_gops"][0],
+        bf16_gflops=judged["bf16_gflops"][0],
+        f32_gflops=judged["f32_gflops"][0],
+        int8_gops_source=judged["int8_gops"][1],
+        bf16_gflops_source=judged["bf16_gflops"][1],
+        f32_gflops_source=judged["f32_gflops"][1],
     )
 
 
@@ -117,7 +140,7 @@ def read_record(path: Path, key: str) -> Mapping[str, float]:
 def raise_record(path: Path, key: str, measured: Limits) -> None:
     """Put the peaks on record that are higher than what is there. What cannot be written is not."""
     old = read_record(path, key)
-    new = {name: max(getattr(measured, name), old.get(name, 0.0)) for name in ("int8_gops", "bf16_gflops")}
+    new = {name: max(getattr(measured, name), old.get(name, 0.0)) for name in _PEAKS}
     if new == dict(old):
         return
     text = json.dumps(_read(path) | {key: new}, indent=2)

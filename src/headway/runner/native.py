@@ -16,7 +16,7 @@ from headway.core.errors import ConfigError, ModelFileError
 from headway.core.plan import ModelPlan, ModelShape, Rope
 from headway.core.version import __version__
 from headway.runner.formats import DEFAULT_GROUP_SIZE, packed_bytes, resolve_formats
-from headway.runner.machine import available_memory_bytes, available_threads
+from headway.runner.machine import available_memory_bytes, available_threads, size_text
 from headway.runner.native_runner import NativeRunner
 from headway.runner.packing import pack_tensors
 from headway.runner.step import RunnerInfo
@@ -46,7 +46,8 @@ def load_runner(
     wanted_context = _wanted_context(plan.shape, config.max_context)
     shape = _rotated_for(plan.shape, wanted_context)
     config = resolve_formats(config, plan.tensors)
-    threads = available_threads() if config.threads is None else config.threads
+    num_cpus = available_threads()
+    threads = num_cpus if config.threads is None else config.threads
     model = _make_model(shape, config, max_context=wanted_context, threads=threads)
     _check_weights_fit(_packed_bytes(plan, config), config)
     identity = pack(model, plan)
@@ -75,6 +76,8 @@ def load_runner(
         plan.shape.max_context,
         fingerprint,
     )
+    if threads > num_cpus:
+        _log.warning("%d threads are slower than as many as this process has CPUs: %d", threads, num_cpus)
     if max_context < wanted_context:
         _log.warning(
             "the context is %d tokens instead of %d: more do not fit into the memory for the KV cache",
@@ -190,8 +193,8 @@ def _check_weights_fit(num_bytes: int, config: EngineConfig) -> None:
     if num_bytes > available_bytes:
         hint = ' or weights "int8"' if config.weights == "bf16" else ""
         raise ConfigError(
-            f"The weights take {num_bytes / 2**30:.1f} GiB as {config.weights}; {available_bytes / 2**30:.1f} GiB of memory"
-            f" are available. Use a smaller model{hint}."
+            f"The weights take {size_text(num_bytes)} as {config.weights}; {size_text(available_bytes)} of memory are "
+            f"available. Use a smaller model{hint}."
         )
 
 
@@ -201,8 +204,8 @@ def _check_context_fits(max_context: int, num_bytes: int, config: EngineConfig) 
     if num_bytes > available_bytes:
         hint = "" if config.kv == "int8" else ' or a KV cache in "int8"'
         raise ConfigError(
-            f"The context of {max_context} tokens takes {num_bytes / 2**30:.1f} GiB of KV cache as {config.kv}; "
-            f"{available_bytes / 2**30:.1f} GiB {'of memory are available' if given is None else 'were given'}. "
+            f"The context of {max_context} tokens takes {size_text(num_bytes)} of KV cache as {config.kv}; "
+            f"{size_text(available_bytes)} {'of memory are available' if given is None else 'were given'}. "
             f"Use a shorter context{hint}."
         )
 

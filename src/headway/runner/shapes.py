@@ -13,9 +13,6 @@ from typing import Any
 from headway.core.errors import ConfigError
 from headway.core.plan import LayerShape, ModelShape, Rope
 
-SHAPE_PREFIX = "shape:"
-"""What the name of a shape begins with where a model may be named."""
-
 
 def find_shape(name: str) -> ModelShape:
     """Return the shape called `name` (without the prefix); raises ConfigError, naming all, if there is none."""
@@ -23,6 +20,11 @@ def find_shape(name: str) -> ModelShape:
     if shape is None:
         raise ConfigError(f"There is no shape {name!r}; there are {', '.join(SHAPES)}.")
     return shape
+
+
+def is_shape(name: str) -> bool:
+    """Return whether there is a shape called `name` (without the prefix)."""
+    return name in SHAPES
 
 
 def _rope(dim: int, theta: float) -> Rope:
