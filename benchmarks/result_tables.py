@@ -63,11 +63,13 @@ def _speculation() -> Iterator[str]:
     for data in map(_result, EDITS):
         settings, medians = data["settings"], data["medians"]
         kind = "tokens that no draft guesses" if settings["nothing_right"] else "edits"
-        smallest, lower, upper, largest = data["speedup_quartiles"]
+        spread = "{smallest:.2f}, {lower:.2f} to {upper:.2f}, {largest:.2f}".format(
+            **data["speedup_quartiles"]
+        )
         rates = " → ".join(f"{_median_rate(data, side):,.0f}" for side in ("without", "with"))
         cells = (
             f"{settings['model'].removeprefix('shape:')}, {len(data['found'])} {kind}",
-            f"{medians['speedup']:.2f} ({smallest:.2f}, {lower:.2f} to {upper:.2f}, {largest:.2f})",
+            f"{medians['speedup']:.2f} ({spread})",
             rates,
             f"{medians['tokens_per_step']:.1f}",
             f"{medians['acceptance']:.0%}",

@@ -11,14 +11,10 @@ from peers.summary import spread
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 SIDES = {HEADWAY: "Headway", LLAMA_CPP: "llama.cpp", OPENVINO: "OpenVINO GenAI"}
 
-
-NOISY = 0.25
-"""A spread beyond which a verdict says so: a busy machine slows the sides down unequally."""
-
 VERDICTS = (
     "A ratio is Headway's speed over the peer's, followed by what it should be at least and the aim: below the first it is "
-    "*missed*, from there on *met*, from the second on *aim reached*. *Too noisy to tell* means that the runs of one of the "
-    "two sides spread by more than a quarter of their median."
+    "*missed*, from there on *met*, from the second on *aim reached*. Where single rounds say otherwise, it is told in how "
+    "many of them the bound was reached: a busy machine slows the sides down unequally."
 )
 
 
@@ -80,9 +76,11 @@ def _figure(case: Mapping[str, Any], side: str) -> str:
 
 def _verdict(case: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     word = "aim reached" if found["aim_met"] else "met" if found["met"] else "missed"
+    bound = found["aim"] if found["aim_met"] else found["at_least"]
     sides = (case["runs"][side] for side in (HEADWAY, found["against"]))
-    if max(spread([run["tok_s"] for run in runs]) for runs in sides) > NOISY:
-        word += ", but too noisy to tell"
+    reached = [ours["tok_s"] / theirs["tok_s"] >= bound for ours, theirs in zip(*sides, strict=False)]
+    if not all(one is found["met"] for one in reached):
+        word += f", in {sum(reached)} of {len(reached)} rounds"
     ratio = f"{found['ratio']:.2f}×"
     return f"{ratio} {SIDES[found['against']]} ({found['at_least']}×, {found['aim']}×): {word}"
 

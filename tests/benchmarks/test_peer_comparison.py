@@ -2,13 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.cli.main import build_parser
-from peers.cases import BETTER, CASES, Case, Decode, find_cases, settings_axes
+from peers.cases import BETTER, CASES, Case, Decode, Target, find_cases, settings_axes
 from peers.compare import is_done, sweep_work
 from peers.driver import Driver, DriverFailed
 from peers.drivers.llama_api import ContextParams, ModelParams, check_layout
@@ -185,10 +186,29 @@ def test_the_table_shows_medians_spread_and_verdicts() -> None:
     assert "llama.cpp 1 (l==1), OpenVINO GenAI 2 (o==2)" in lines[0]
 
 
-def test_a_verdict_from_runs_that_differ_much_says_so() -> None:
-    runs = {HEADWAY: [{"tok_s": 30.0}, {"tok_s": 10.0}], LLAMA_CPP: [{"tok_s": 200.0}]}
-    noisy = DATA | {"cases": {"decode-1": DATA["cases"]["decode-1"] | {"runs": runs}}}
-    assert "missed, but too noisy to tell" in render(noisy, "results.json")
+@pytest.mark.parametrize(
+    ("speeds", "verdict"),
+    [
+        ([19.0, 23.0, 24.0, 25.0], "met, in 3 of 4 rounds |"),
+        ([21.5, 22.0, 22.5, 23.0], "met |"),
+        ([16.0, 17.0, 18.0, 22.0], "missed, in 1 of 4 rounds |"),
+        ([21.5, 24.0, 25.0, 26.0], "aim reached, in 3 of 4 rounds |"),
+    ],
+)
+def test_a_verdict_tells_what_single_rounds_say(speeds: list[float], verdict: str) -> None:
+    runs = {
+        HEADWAY: [{"tok_s": speed} for speed in speeds],
+        LLAMA_CPP: [{"tok_s": 20.0} for _ in speeds],
+    }
+    target = Target(LLAMA_CPP, at_least=1.05, aim=1.18)
+    found = replace(case_named("decode-1"), targets=(target,))
+    case = {
+        "title": "decode",
+        "runs": runs,
+        "median": medians(runs),
+        "comparisons": comparisons(found, medians(runs)),
+    }
+    assert verdict in render(DATA | {"cases": {"decode-1": case}}, "results.json")
 
 
 def test_only_what_is_between_the_markers_changes(tmp_path: Path) -> None:
