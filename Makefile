@@ -77,9 +77,9 @@ $(STAMP)/base: requirements/build.txt requirements/runtime.txt
 	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/runtime.txt
 	@mkdir -p $(STAMP) && touch $@
 
-$(STAMP)/dev: requirements/dev.txt | $(STAMP)/base
+$(STAMP)/dev: requirements/dev.txt requirements/lab.txt | $(STAMP)/base
 	@echo "installing lint, type and test tools (hash-locked)"
-	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --require-hashes -r requirements/dev.txt -r requirements/lab.txt
 	@touch $@
 
 $(STAMP)/core: $(STAMP)/base $(CORE)

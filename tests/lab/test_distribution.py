@@ -1,0 +1,130 @@
+"""Percentiles are what was measured, intervals hold what they promise, failures make nothing faster."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.lab.distribution import PERCENTILES, describe, order_interval, percentile
+
+finite = st.floats(min_value=-1e6, max_value=1e6)
+
+
+def test_a_percentile_is_the_smallest_sample_that_enough_do_not_exceed() -> None:
+    ordered = np.arange(1.0, 101.0)
+    assert [percentile(ordered, share) for share in (0.5, 0.9, 0.95, 0.99)] == [50, 90, 95, 99]
+    assert percentile(np.array([3.0]), 0.999) == 3
+    assert percentile(np.array([1.0, 2.0, 3.0]), 0.5) == 2
+
+
+@given(st.lists(finite, min_size=1, max_size=60), st.sampled_from(sorted(PERCENTILES.values())))
+def test_a_percentile_was_measured_and_splits_the_samples_as_it_says(
+    samples: list[float], share: float
+) -> None:
+    found = percentile(np.sort(samples), share)
+    assert found in samples
+    assert sum(value <= found for value in samples) >= share * len(samples) - 1e-9
+    assert sum(value < found for value in samples) < share * len(samples) + 1e-9
+
+
+def test_percentiles_that_so_few_samples_cannot_tell_are_not_told() -> None:
+    few, many = describe(range(99)), describe(range(100))
+    assert few.percentiles["p99"] is None
+    assert few.percentiles["p95"] == 94
+    assert many.percentiles["p99"] == 98
+    assert many.percentiles["p99.9"] is None
+    assert describe(range(1_000)).percentiles["p99.9"] == 998
+
+
+def test_no_sample_at_all_tells_nothing() -> None:
+    nothing = describe([])
+    assert (nothing.n, nothing.num_infinite, nothing.mean, nothing.std) == (0, 0, None, None)
+    assert set(nothing.percentiles.values()) == {None}
+    assert set(nothing.intervals.values()) == {None}
+
+
+def test_one_sample_has_no_interval() -> None:
+    one = describe([7.0])
+    assert (one.mean, one.std, one.percentiles["p50"]) == (7.0, None, 7.0)
+    assert set(one.intervals.values()) == {None}
+
+
+def test_mean_and_deviation_are_of_what_came() -> None:
+    found = describe([1.0, 2.0, 3.0, math.inf])
+    assert (found.n, found.num_infinite, found.mean, found.std) == (3, 1, 2.0, 1.0)
+
+
+@given(st.lists(finite, min_size=1, max_size=50), st.integers(0, 20))
+def test_failures_never_make_a_percentile_faster(samples: list[float], num_failures: int) -> None:
+    without = describe(samples)
+    failed = describe([*samples, *[math.inf] * num_failures])
+    for name, value in without.percentiles.items():
+        if value is not None:
+            told = failed.percentiles[name]
+            assert told is not None
+            assert told >= value
+
+
+@pytest.mark.parametrize("sample", [math.nan, -math.inf])
+def test_what_is_no_latency_is_refused(sample: float) -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        describe([1.0, sample])
+
+
+def test_clusters_and_samples_must_be_as_many() -> None:
+    with pytest.raises(ValueError, match="2 samples, but 1 clusters"):
+        describe([1.0, 2.0], [0])
+
+
+@pytest.mark.parametrize(
+    ("share", "normal_quantile", "size"),
+    [(0.5, 0.0, 30), (0.5, 0.0, 201), (0.95, 1.6448536, 400), (0.99, 2.3263479, 800)],
+)
+def test_order_intervals_hold_the_truth_as_often_as_they_say(
+    share: float, normal_quantile: float, size: int
+) -> None:
+    rng = np.random.default_rng(7)
+    truth, held = math.exp(0.8 * normal_quantile), 0
+    for _ in range(1_000):
+        interval = order_interval(np.sort(np.exp(0.8 * rng.standard_normal(size))), share)
+        assert interval is not None
+        held += interval[0] <= truth <= interval[1]
+    assert held >= 940  # 95 % of 1,000 less one and a half standard deviations
+
+
+def test_an_interval_that_cannot_be_is_not_told() -> None:
+    assert order_interval(np.arange(5.0), 0.5) is None  # all five may be on one side in one of sixteen
+    assert order_interval(np.arange(6.0), 0.5) == (0.0, 5.0)
+    assert order_interval(np.arange(100.0), 0.99) is None
+
+
+def test_resembling_samples_widen_the_interval() -> None:
+    """Twenty conversations of twenty turns: a conversation's turns tell hardly more than one of them."""
+    rng = np.random.default_rng(3)
+    clusters = [conversation for conversation in range(20) for _ in range(20)]
+    held = {"clustered": 0, "alone": 0}
+    for _ in range(60):
+        level = rng.standard_normal(20)
+        samples = [level[conversation] + 0.1 * rng.standard_normal() for conversation in clusters]
+        for way, intervals in (
+            ("clustered", describe(samples, clusters).intervals),
+            ("alone", describe(samples).intervals),
+        ):
+            interval = intervals["p50"]
+            assert interval is not None
+            held[way] += interval[0] <= 0 <= interval[1]
+    assert held["clustered"] >= 54
+    assert held["alone"] <= 40
+
+
+def test_a_single_cluster_has_no_interval() -> None:
+    assert set(describe([1.0, 2.0, 3.0], [4, 4, 4]).intervals.values()) == {None}
+
+
+def test_the_same_samples_have_the_same_intervals() -> None:
+    samples, clusters = [1.0, 5.0, 2.0, 8.0, 3.0, 9.0], [0, 0, 1, 1, 2, 2]
+    assert describe(samples, clusters) == describe(samples, clusters)
+    shuffled = describe([9.0, 2.0, 1.0, 8.0, 3.0, 5.0], [2, 1, 0, 1, 2, 0])
+    assert shuffled.intervals == describe(samples, clusters).intervals
