@@ -53,6 +53,10 @@ class Pacer:
         self._calls.clear()
         os.close(self._fd)
 
+    def __len__(self) -> int:
+        """Return how many calls are still to come."""
+        return len(self._calls)
+
     def call_at(self, deadline_ns: int, function: Callable[[], None]) -> None:
         """Call `function` once the monotonic clock shows `deadline_ns`; at once, but not from here, if it does already.
 
