@@ -100,6 +100,11 @@ def test_a_fall_bisects_between_what_was_kept_and_what_broke() -> None:
     assert rates(measured)[:6] == pytest.approx([10, 60, 110, 160, 112, 136])
 
 
+def test_a_fall_below_what_was_kept_does_not_widen_the_bracket() -> None:
+    _, measured = climb(cliff(470))
+    assert rates(measured)[9:13] == pytest.approx([460, 500, 350, 480])
+
+
 def test_a_rate_kept_by_luck_is_forgotten_when_a_lower_one_breaks() -> None:
     p95s_ms = iter([50, 50, 300, 300, 300])
     step: Search | Finding = begin(RULES)
@@ -183,10 +188,16 @@ def test_a_server_broken_at_the_floor_has_its_knee_below(start_rate: float) -> N
     assert finding.kept is None
     assert finding.broken_rate == 10
     assert rates(measured) == sorted(rates(measured), reverse=True)
-    assert rates(measured)[-1] == 10
+    assert rates(measured)[-2:] == [10, 10]
     assert finding.sentence().startswith(
         "No rate was shown to keep the SLO, not even the floor of 10/s; lower floor_rate, loosen the SLO, or measure"
     )
+
+
+def test_a_first_measurement_on_a_cold_server_does_not_end_the_ladder() -> None:
+    cold = iter([5_000.0])
+    finding, _ = climb(lambda rate: exact(rate, next(cold, 50)))
+    assert finding.verdict is Verdict.ABOVE_TARGET
 
 
 def test_a_knee_at_the_floor_itself_is_found() -> None:

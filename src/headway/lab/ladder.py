@@ -30,7 +30,7 @@ class LadderRules:
     """Rates in requests per second, limits on the P95 in milliseconds; the defaults of cut, step, floor and limits are L5's.
 
     `high_ms` is the SLO's limit on the P95; `resolution` is the width of the last bracket over its upper end; `holds`
-    and `repeats` are the further measurements of a rate between the limits and of the edge.
+    and `repeats` are the further measurements of a rate between the limits, or of the broken floor, and of the edge.
     """
 
     start_rate: float = 10.0
@@ -224,10 +224,13 @@ def _hold(search: Search) -> Search:
 
 
 def _fall(search: Search) -> Search | Finding:
-    """Cut the rate, which did not keep the SLO; what was kept at or above it was luck."""
+    """Cut the rate, which did not keep the SLO; what was kept at or above it was luck.
+
+    The floor is measured again before it ends the ladder: often it is the first rate, on a server that is still cold.
+    """
     rules = search.rules
     if search.rate <= rules.floor_rate:
-        return _below_floor(search)
+        return _hold(search) if search.holds_left else _below_floor(search)
     kept_rate = search.kept_rate
     if kept_rate is not None and kept_rate >= search.rate:
         kept_rate = None
