@@ -20,8 +20,8 @@ from headway.core.clock import NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.variates import exponential, gamma
 
-MAX_RATE = 1_000_000
-"""Requests per second: offsets are whole nanoseconds, so that a gap at this rate still has three digits."""
+MIN_RATE, MAX_RATE = 1e-6, 1e6
+"""Requests per second, from one in eleven days; offsets are whole nanoseconds, of which the highest rate has 1,000 a gap."""
 MIN_SHAPE, MAX_SHAPE = 0.01, 10_000.0
 """Coefficients of variation from 10 to 0.01: burstier is silence with one clump, smoother is `constant`."""
 
@@ -63,9 +63,9 @@ class Stage:
 
     def __post_init__(self) -> None:
         for rate in (self.from_rate, self.to_rate):
-            if not 0 <= rate <= MAX_RATE:
+            if rate and not MIN_RATE <= rate <= MAX_RATE:
                 raise ConfigError(
-                    f"A rate must be a number of requests per second from 0 to {MAX_RATE}; got {rate:g}."
+                    f"A rate must be 0 or from {MIN_RATE:f} to {MAX_RATE:.0f} requests per second; got {rate:g}."
                 )
         if self.duration_ns is None:
             if self.from_rate != self.to_rate or not self.from_rate:
@@ -82,14 +82,13 @@ class Stage:
 
     def reached_ns(self, expected: float) -> int:
         """Return when, since the stage's start, `expected` arrivals are expected; below the duration, never falling."""
-        if self.from_rate == self.to_rate:
+        if self.from_rate == self.to_rate or self.duration_ns is None:
             reached_ns = round(expected * NS_PER_S / self.from_rate)
-        elif not expected or self.duration_ns is None:
-            return 0
         else:  # the root of from_rate t + slope t²/2 = expected that does not cancel
             slope = (self.to_rate - self.from_rate) * NS_PER_S / self.duration_ns
             square = self.from_rate * self.from_rate + 2 * slope * expected
-            reached_ns = round(2 * expected * NS_PER_S / (self.from_rate + math.sqrt(max(0.0, square))))
+            divisor = self.from_rate + math.sqrt(max(0.0, square))
+            reached_ns = round(2 * expected * NS_PER_S / divisor) if divisor else 0
         return reached_ns if self.duration_ns is None else min(reached_ns, self.duration_ns - 1)
 
 
@@ -147,27 +146,24 @@ def offsets_ns(
 
 
 def _unit_points(process: Process, random: Random) -> Iterator[float]:
-    """Yield the points of `process` at rate 1."""
+    """Return the points of `process` at rate 1."""
     match process:
         case Constant():
-            yield from itertools.count()
+            return itertools.count()
         case Poisson():
-            gaps = (exponential(random) for _ in itertools.repeat(None))
+            return itertools.accumulate(exponential(random) for _ in itertools.repeat(None))
         case Gamma(shape):
-            gaps = (gamma(random, shape) / shape for _ in itertools.repeat(None))
-    yield from itertools.accumulate(gaps)
+            return itertools.accumulate(gamma(random, shape) / shape for _ in itertools.repeat(None))
 
 
 def _placed(stages: tuple[Stage, ...], points: Iterator[float]) -> Iterator[int]:
     """Yield for each point the time at which that many arrivals are expected, until the stages end."""
-    start_ns, before, point = 0, Fraction(0), next(points)
+    start_ns, total, point = 0, Fraction(0), next(points)
     for stage in stages:
         expected = stage.expected()
-        after = before + expected
-        while point < float(
-            after
-        ):  # exact where it matters: float() of a whole number of arrivals is that number
-            yield start_ns + stage.reached_ns(point - float(before))
+        before, after = float(total), float(total + expected)  # exact where it matters: at whole numbers
+        while point < after:
+            yield start_ns + stage.reached_ns(point - before)
             point = next(points)
-        if isinstance(after, Fraction) and stage.duration_ns is not None:
-            before, start_ns = after, start_ns + stage.duration_ns
+        if isinstance(expected, Fraction) and stage.duration_ns is not None:
+            total, start_ns = total + expected, start_ns + stage.duration_ns
