@@ -8,7 +8,7 @@ from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.arrival_grammar import Arrival, parse_arrival
 from headway.lab.arrivals import Closed, Constant, Gamma, Open, Poisson, Stage, steady
-from headway.lab.ladder import LadderRules
+from headway.lab.ladder_rules import LadderRules
 
 READ: dict[str, Arrival] = {
     "closed:4": Closed(4),

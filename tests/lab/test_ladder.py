@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.errors import ConfigError
-from headway.lab.ladder import Finding, LadderRules, Measured, Phase, Search, Verdict, advance, begin
+from headway.lab.ladder import Finding, Measured, Phase, Search, Verdict, advance, begin
+from headway.lab.ladder_rules import LadderRules
 
 RULES = LadderRules()
 Server = Callable[[float], Measured]
@@ -290,28 +290,6 @@ def test_monotone_servers_with_noise_end_whatever_the_knee(
 def test_the_same_measurements_give_the_same_steps() -> None:
     first, second = (climb(noisy(lambda rate: queue_p95_ms(rate, 200), Random(5), 0.1)) for _ in range(2))
     assert first == second
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"floor_rate": 0}, "0 < floor_rate"),
-        ({"start_rate": 5}, "floor_rate ≤ start_rate"),
-        ({"target_rate": math.inf}, "start_rate ≤ target_rate"),
-        ({"target_rate": math.nan}, "start_rate ≤ target_rate"),
-        ({"low_ms": 300}, "low_ms ≤ high_ms"),
-        ({"cut": 1}, "cut must be"),
-        ({"resolution": 0}, "resolution must be"),
-        ({"step_rate": 0}, "step_rate must reach"),
-        ({"step_rate": 0.1}, "step_rate must reach"),
-        ({"start_rate": 500, "step_rate": 0}, "step_rate must reach"),
-        ({"holds": -1}, "holds"),
-        ({"repeats": 0}, "repeats"),
-    ],
-)
-def test_rules_that_cannot_end_or_mean_nothing_are_refused(changes: dict[str, float], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        replace(RULES, **changes)  # type: ignore[arg-type]
 
 
 def test_a_p95_outside_its_interval_is_refused() -> None:

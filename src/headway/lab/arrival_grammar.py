@@ -15,7 +15,7 @@ from typing import Any
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.arrivals import Closed, Constant, Gamma, Open, Poisson, Process, Stage, steady
-from headway.lab.ladder import LadderRules
+from headway.lab.ladder_rules import LadderRules
 
 Arrival = Closed | Open | LadderRules
 
