@@ -14,7 +14,7 @@ from headway.lab.trace import HttpFacts, Trace, TraceRow
 
 @dataclass(frozen=True, slots=True)
 class RouteSummary:
-    """One method and path; `weight` is its share of all requests, `p95_ms` over the `num_timed` that succeeded and were timed."""
+    """One method and path; `weight` is its share of all, `p95_ms` is over the `num_timed` that succeeded and were timed."""
 
     method: str
     path: str

@@ -78,7 +78,7 @@ def _rows(numbered: Iterable[tuple[int, str]], parse: LineParser) -> Iterator[Tr
             yield BadRow(number, str(error))
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
     file = path.open("rb")
     magic = file.read(2)
     file.seek(0)
