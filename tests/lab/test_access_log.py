@@ -99,6 +99,13 @@ def test_times_are_found_by_name_or_by_shape(extra: str, served_ms: float | None
     assert row.served_ns == (None if served_ms is None else served_ms * NS_PER_MS)
 
 
+def test_zones_are_one_time_line_and_hours_stay_local() -> None:
+    logged = ("10/May/2024:14:00:10 +0000", "10/May/2024:07:30:11 -0630", "10/May/2024:19:30:12 +0530")
+    rows = parse_trace([line("").replace(logged[0], time) for time in logged]).rows
+    assert [row.offset_ns / NS_PER_MS for row in rows] == [0, 1000, 2000]
+    assert [row.http.hour for row in rows if row.http] == [14, 7, 19]
+
+
 @pytest.mark.parametrize("extra", ["rt=fast", "msec=yesterday", 'urt="0.1, x"'])
 def test_a_named_time_that_is_none_makes_a_bad_row(extra: str) -> None:
     trace = parse_trace([line(extra), line("")])

@@ -151,6 +151,35 @@ def test_every_line_is_a_row_or_a_bad_row(lines: list[str]) -> None:
     assert len(trace.rows) + trace.num_bad == 1 + sum(bool(line.strip("\ufeff\r\n\t ")) for line in lines)
 
 
+def damaged(name: str) -> st.SearchStrategy[list[str]]:
+    """The first row of a file behind its header, then the same row with a part replaced."""
+
+    def damage(at: int, length: int, instead: str) -> list[str]:
+        cut = at % (len(good) + 1)
+        return [*lines[:header], good, good[:cut] + instead + good[cut + length :]]
+
+    lines = (DATA / name).read_text().splitlines()
+    header = 1 if name.endswith(".csv") else 0
+    good = lines[header]
+    instead = (
+        st.text(max_size=4) | st.text("0123456789", min_size=1, max_size=30) | st.sampled_from('"[]{},.-')
+    )
+    return st.builds(damage, st.integers(0, 500), st.integers(0, 12), instead)
+
+
+@given(
+    st.sampled_from(["mooncake.jsonl", "azure_2024.csv", "burstgpt_2.csv", "access_timed.log"]).flatmap(
+        damaged
+    )
+)
+def test_a_damaged_row_is_a_row_or_a_bad_row(lines: list[str]) -> None:
+    trace = parse_trace(lines)
+    num_rows = len(lines) - (trace.format in (TraceFormat.AZURE, TraceFormat.BURSTGPT))
+    assert len(trace.rows) + trace.num_bad == num_rows
+    assert trace.rows[0].offset_ns == 0
+    assert all(row.offset_ns >= 0 for row in trace.rows)
+
+
 times_ns = st.lists(st.integers(0, 20).map(lambda cell: cell * 3 * NS_PER_S), min_size=1, max_size=40)
 
 
@@ -181,7 +210,7 @@ def test_dequantising_is_uniform_and_takes_a_seed() -> None:
 def test_dequantising_never_passes_the_next_time_of_a_crooked_grid() -> None:
     trace = read_trace(DATA / "mooncake.jsonl")
     for seed in range(50):
-        offsets = offsets_ms(dequantise(trace, seed).rows)
+        offsets = offsets_ms(dequantise(trace, seed, grid_ns=10 * NS_PER_S).rows)
         assert all(3052 <= offset < 6051 for offset in offsets[2:5])
         assert 6051 <= offsets[5] < 9050
 
