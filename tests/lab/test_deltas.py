@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.core.messages import Usage
 from headway.lab.deltas import Delta, TokenUsage, read_delta
-from headway.lab.sse import SseEvent
+from headway.lab.sse import SseEvent, SseReader
+from headway.wire import sse
+from headway.wire.chat_response import ChatChunk, ChunkChoice, FunctionDelta, ToolCallDelta
+from headway.wire.chat_response import Delta as WireDelta
+from headway.wire.completion_response import Completion, CompletionChoice
+from headway.wire.usage import usage_fields
 
 
 def read(value: object, name: bytes | None = None) -> Delta:
@@ -147,6 +153,37 @@ def test_done_is_done(data: bytes) -> None:
 
 def test_an_endless_error_is_shortened() -> None:
     assert len(read({"error": "x" * 10_000}).message or "") == 300
+
+
+def test_what_headway_writes_is_understood() -> None:
+    def chat_chunk(delta: WireDelta) -> bytes:
+        choices = [ChunkChoice(index=0, delta=delta)]
+        return sse.event(
+            ChatChunk(id="c", created=0, model="m", choices=choices, usage=None, system_fingerprint="f")
+        )
+
+    usage = usage_fields(Usage(prompt_tokens=9, completion_tokens=3, cached_tokens=4))
+    last = ChatChunk(id="c", created=0, model="m", choices=[], usage=usage, system_fingerprint="f")
+    text = Completion(
+        id="c", created=0, model="m", choices=[CompletionChoice(index=0, text="b")], system_fingerprint="f"
+    )
+    call = ToolCallDelta(index=0, function=FunctionDelta(arguments="{}"))
+    stream = [
+        chat_chunk(WireDelta(role="assistant", content="")),
+        chat_chunk(WireDelta(content="a")),
+        chat_chunk(WireDelta(tool_calls=[call])),
+        sse.event(text),
+        sse.event(last),
+        sse.DONE,
+    ]
+    assert [read_delta(event) for event in SseReader().feed(b"".join(stream))] == [
+        Delta(kind="other"),
+        Delta(kind="content", text="a"),
+        Delta(kind="tool_call", text="{}"),
+        Delta(kind="content", text="b"),
+        Delta(kind="other", usage=TokenUsage(prompt_tokens=9, completion_tokens=3, cached_tokens=4)),
+        Delta(kind="done"),
+    ]
 
 
 json_values = st.recursive(

@@ -67,6 +67,7 @@ def reference(data: bytes) -> list[SseEvent]:
         (b"id: 7\nretry: 10\nunknown\n\ndata: a\n\n", [b"a"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b"data: \xef\xbb\xbf\n\n", [b"\xef\xbb\xbf"]),
+        (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [b"a"]),
         (b"data: a", [b"a"]),
         (b"data: a\n", [b"a"]),
         (b"data: a\ndata: b", [b"a\nb"]),
@@ -83,6 +84,7 @@ def test_a_stream_is_read_whole_and_in_single_bytes(stream: bytes, events: list[
 def test_names_belong_to_one_event() -> None:
     assert read([b"event: error\ndata: a\n\ndata: b\n\n"]) == [SseEvent(b"a", b"error"), SseEvent(b"b")]
     assert read([b"event: lonely\n\ndata: b\n\n"]) == [SseEvent(b"b")]
+    assert read([b"event:\ndata: b\n\n"]) == [SseEvent(b"b", None)]
 
 
 def test_the_error_field_of_llama_server_is_an_event() -> None:

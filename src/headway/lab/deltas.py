@@ -1,7 +1,7 @@
 """What one event of a streamed answer means for a measurement: /v1/chat/completions and /v1/completions.
 
-Reads the shapes that OpenAI documents and those that vLLM, llama-server, OpenVINO Model Server and Headway send. Knows no
-time.
+Reads the shapes that OpenAI documents and those that vLLM, llama-server, OpenVINO Model Server and Headway send; choices
+of one chunk are not told apart, since the lab asks for one. Knows no time.
 
 A chunk counts when it brings text that the model wrote and the user waits for: an answer's `content`, a completion's
 `text`, a `refusal`, reasoning (`reasoning_content`, or `reasoning` as newer servers call it), or the arguments of a tool

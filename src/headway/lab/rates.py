@@ -21,19 +21,17 @@ def peak_rate(exchanges: Iterable[Exchange], window_ns: int = NS_PER_S) -> float
     """
     heaps: dict[int, int] = defaultdict(int)
     slopes: dict[int, float] = defaultdict(float)
-    active: dict[int, int] = defaultdict(int)
     for exchange in exchanges:
         _, came = arrivals(exchange)
         for first in came[:1]:
             heaps[first.at_ns] += first.num_tokens
         for previous, arrival in pairwise(came):
             slope = arrival.num_tokens / (arrival.at_ns - previous.at_ns)
-            for at_ns, sign in ((previous.at_ns, 1), (arrival.at_ns, -1)):
-                slopes[at_ns] += sign * slope
-                active[at_ns] += sign
+            slopes[previous.at_ns] += slope
+            slopes[arrival.at_ns] -= slope
     if not heaps:
         return None
-    curve = _Cumulative(heaps, slopes, active)
+    curve = _Cumulative(heaps, slopes)
     most = max(
         max(
             curve.until(at_ns) - curve.before(at_ns - window_ns),
@@ -47,18 +45,16 @@ def peak_rate(exchanges: Iterable[Exchange], window_ns: int = NS_PER_S) -> float
 class _Cumulative:
     """Tokens that came up to a time: straight between `times`, with steps where first chunks came."""
 
-    def __init__(self, heaps: dict[int, int], slopes: dict[int, float], active: dict[int, int]) -> None:
+    def __init__(self, heaps: dict[int, int], slopes: dict[int, float]) -> None:
         self.times = sorted(heaps.keys() | slopes.keys())
         self._totals: list[float] = []
         self._slopes: list[float] = []
         self._heaps = [heaps.get(at_ns, 0) for at_ns in self.times]
         total = slope = 0.0
-        num_active = 0
         before_ns = self.times[0]
         for at_ns, heap in zip(self.times, self._heaps, strict=True):
             total += slope * (at_ns - before_ns) + heap
-            num_active += active.get(at_ns, 0)
-            slope = slope + slopes.get(at_ns, 0.0) if num_active else 0.0  # rounding ends where nothing runs
+            slope += slopes.get(at_ns, 0.0)
             before_ns = at_ns
             self._totals.append(total)
             self._slopes.append(slope)

@@ -129,7 +129,7 @@ def _events(deltas: list[tuple[int, Delta]], count: CountTokens | None) -> tuple
     text_deltas = [delta for _, delta in deltas if delta.kind in TEXT_KINDS]
     told = [delta.usage.completion_tokens if delta.usage else None for delta in text_deltas]
     # With every chunk (vLLM's continuous_usage_stats) usage says what each brought; once at the end it says only the sum.
-    if len(told) > 1 and None not in told:
+    if None not in told:
         so_far = [total or 0 for total in told]
         counts: list[int | None] = [max(0, new - old) for old, new in pairwise([0, *so_far])]
     else:
