@@ -58,6 +58,8 @@ class Answer:
     usage: TokenUsage | None = None
     finish_reason: str | None = None
     failure: Failure | None = None
+    content: str = ""
+    """Its text, reasoning and tool calls apart: what a conversation goes on with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +101,12 @@ class Stamps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request and its answer. `conversation` and `turn`: which dialogue it belongs to, and where, from 0."""
+    """One request and its answer. `conversation` and `turn`: which dialogue it belongs to, and where in it, from 1."""
 
     stamps: Stamps
     answer: Answer
     conversation: int = 0
-    turn: int = 0
+    turn: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be; raises ContradictoryRecord."""

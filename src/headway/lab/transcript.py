@@ -75,6 +75,7 @@ class Transcript:
             usage=_merged(usages) if usages else None,
             finish_reason=reasons[-1] if reasons else None,
             failure=self._failure([delta for _, delta in deltas], ending),
+            content="".join(delta.text for _, delta in deltas if delta.kind == "content"),
         )
 
     def _refused(self, status: int) -> Failure:

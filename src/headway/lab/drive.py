@@ -1,0 +1,133 @@
+"""Offers a load to an endpoint: who asks what, when; and keeps every record.
+
+An open load's starts, and the bytes of every first turn, are made before the first is due, and then nothing waits for
+anything but the clock: what is due while the server stalls is sent, and its latency counts from when it was due. A
+conversation's later turns are due when the answer before has ended. It knows no arrival processes and no statistics.
+"""
+
+import asyncio
+import gc
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from headway.lab.client import Client
+from headway.lab.exchange import Exchange
+from headway.lab.pacer import Pacer
+from headway.lab.workload import Conversation, WorkloadRequest
+
+LEAD_NS = 20_000_000
+"""From the end of all preparations to the first start, so that it is not late either."""
+
+Body = Callable[[WorkloadRequest], bytes]
+
+
+@dataclass(slots=True)
+class Offered:
+    """What became of a load so far; a run that is cancelled has left here what was over by then."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    """In the order of their ends."""
+    num_running: int = 0
+    """Sent, and not over."""
+    num_unsent_turns: int = 0
+    """Those that were to follow a turn that failed."""
+    start_ns: int | None = None
+    """The load's zero, on the monotonic clock."""
+
+
+class Driver:
+    """Carries out one load after another; `offered` is what became of them, `on_exchange` sees each record as it is made."""
+
+    def __init__(
+        self, client: Client, body: Body, on_exchange: Callable[[Exchange], None] = lambda _: None
+    ) -> None:
+        self._client = client
+        self._body = body
+        self._on_exchange = on_exchange
+        self.offered = Offered()
+
+    async def open(self, offsets_ns: Iterable[int], conversations: Iterator[Conversation]) -> None:
+        """Start a conversation at each of the finitely many `offsets_ns`, which never fall; return when all are over."""
+        starts = [
+            (offset_ns, conversation, self._body(conversation.request()))
+            for offset_ns, conversation in zip(offsets_ns, conversations, strict=False)
+        ]
+        with Pacer() as pacer, _no_collections():
+            async with asyncio.TaskGroup() as group:
+                self.offered.start_ns = time.monotonic_ns() + LEAD_NS
+                for offset_ns, conversation, body in starts:
+                    due_ns = self.offered.start_ns + offset_ns
+                    await pacer.sleep_until(due_ns)
+                    group.create_task(self._converse(conversation, body, due_ns))
+
+    async def closed(
+        self,
+        num_users: int,
+        conversations: Iterator[Conversation],
+        *,
+        num_conversations: int | None = None,
+        duration_ns: int | None = None,
+    ) -> None:
+        """Let users begin their next conversation when their last is over; return when the last one is.
+
+        None begins after `num_conversations` or `duration_ns`, of which one is given (ValueError). Nobody thinks in between.
+        """
+        if num_conversations is None and duration_ns is None:
+            raise ValueError("a load without an end")
+        left = num_conversations
+
+        async def user(end_ns: float) -> None:
+            nonlocal left
+            while left != 0:
+                due_ns = time.monotonic_ns()
+                if due_ns >= end_ns:
+                    return
+                conversation = next(conversations, None)
+                if conversation is None:
+                    return
+                if left is not None:
+                    left -= 1
+                await self._converse(conversation, self._body(conversation.request()), due_ns)
+
+        with _no_collections():
+            self.offered.start_ns = time.monotonic_ns()
+            end_ns = math.inf if duration_ns is None else self.offered.start_ns + duration_ns
+            async with asyncio.TaskGroup() as group:
+                for _ in range(num_users):
+                    group.create_task(user(end_ns))
+
+    async def _converse(self, conversation: Conversation, body: bytes, due_ns: int) -> None:
+        answers: list[str] = []
+        for turn in range(1, conversation.num_turns + 1):
+            if turn > 1:
+                body = self._body(conversation.request(answers))
+            self.offered.num_running += 1
+            try:
+                exchange = await self._client.ask(
+                    body, intended_ns=due_ns, conversation=conversation.number, turn=turn
+                )
+            finally:
+                self.offered.num_running -= 1
+            self.offered.exchanges.append(exchange)
+            self._on_exchange(exchange)
+            if not exchange.ok:
+                self.offered.num_unsent_turns += conversation.num_turns - turn
+                return
+            answers.append(exchange.answer.content)
+            due_ns = exchange.stamps.ended_ns
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Keep the garbage collector from stopping the client for milliseconds; a run makes no cycles to speak of."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
