@@ -5,7 +5,6 @@ are the same plain HTTP client.
 """
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from headway.cli.options import (
     MODEL_HELP,
     add_engine_options,
     add_log_options,
+    api_key,
     engine_config,
     finite,
     positive,
@@ -127,9 +127,5 @@ def _client(args: argparse.Namespace) -> "Iterator[httpx2.Client]":
 
 
 def _headers(api_key_env: str | None) -> dict[str, str]:
-    if api_key_env is None:
-        return {}
-    key = os.environ.get(api_key_env)
-    if not key:
-        raise ConfigError(f"The environment variable {api_key_env} is not set.")
-    return {"Authorization": f"Bearer {key}"}
+    key = api_key(api_key_env)
+    return {} if key is None else {"Authorization": f"Bearer {key}"}

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import re
 from typing import get_args
 
@@ -13,6 +14,7 @@ from headway.core.config import (
     SchedulerConfig,
     WeightFormat,
 )
+from headway.core.errors import ConfigError
 from headway.models.sources import MODELS
 
 _ENGINE = EngineConfig(model="")
@@ -40,6 +42,16 @@ def byte_size(text: str) -> int:
     if num_bytes > _LARGEST:
         raise argparse.ArgumentTypeError("it is more than any machine has")
     return int(num_bytes)
+
+
+def api_key(variable: str | None) -> str | None:
+    """Return the key that an environment variable holds, None without one's name; raises ConfigError if it is not set."""
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise ConfigError(f"The environment variable {variable} is not set.")
+    return key
 
 
 def positive(text: str) -> int:

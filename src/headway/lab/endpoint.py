@@ -31,17 +31,25 @@ class Endpoint:
 
     def post(self, route: str, body: bytes) -> bytes:
         """Return a whole request with a JSON body; `route` follows the path, as in `/chat/completions`."""
-        lines = [
-            f"POST {self.path}{route} HTTP/1.1",
-            f"Host: {self.authority}",
-            "User-Agent: headway-lab",
+        about = [
             "Accept: text/event-stream",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
         ]
-        if self.api_key is not None:
-            lines.append(f"Authorization: Bearer {self.api_key}")
-        return "\r\n".join([*lines, "", ""]).encode("ascii") + body
+        return self._head("POST", route, *about) + body
+
+    def get(self, route: str) -> bytes:
+        """Return a whole request without a body."""
+        return self._head("GET", route, "Accept: application/json")
+
+    def _head(self, method: str, route: str, *about: str) -> bytes:
+        key = [] if self.api_key is None else [f"Authorization: Bearer {self.api_key}"]
+        first = [
+            f"{method} {self.path}{route} HTTP/1.1",
+            f"Host: {self.authority}",
+            "User-Agent: headway-lab",
+        ]
+        return "\r\n".join([*first, *about, *key, "", ""]).encode("ascii")
 
 
 def parse_endpoint(url: str, api_key: str | None = None) -> Endpoint:

@@ -1,0 +1,96 @@
+"""`headway bench`: the latency of any OpenAI-compatible endpoint, as its user feels it."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from headway.cli.options import api_key, not_negative, positive
+from headway.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headway.cli.main import Subparsers
+
+_INTERRUPTED = 130
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure the latency of an OpenAI-compatible endpoint",
+        description="Offer a load to an endpoint, ours or another's, and tell its latency from when each request was due. "
+        "docs/lab.md defines the figures and shows the forms of workloads and arrivals.",
+    )
+    parser.add_argument("url", metavar="URL", help="the endpoint, such as http://127.0.0.1:8000")
+    parser.add_argument("--model", help="default: the first that the endpoint lists")
+    parser.add_argument(
+        "--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's API key"
+    )
+    parser.add_argument(
+        "--workload",
+        default="light",
+        help="light, medium, multi-turn, shared-prefix:G:N, context:2k,4k, mixed:… or trace:FILE (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--arrival",
+        help="closed:4, constant:5, poisson:5, gamma:5:0.5 or stages:… (default: closed:1, of a trace its times)",
+    )
+    parser.add_argument(
+        "--requests",
+        type=positive,
+        metavar="N",
+        help="conversations at most (default: 100 if nothing else ends it)",
+    )
+    parser.add_argument(
+        "--duration", type=positive, metavar="S", help="seconds in which conversations may start"
+    )
+    parser.add_argument(
+        "--output-tokens",
+        type=positive,
+        metavar="N",
+        default=128,
+        help="most tokens of an answer (default: %(default)s)",
+    )
+    parser.add_argument("--slo", metavar="LIMITS", help="what is good enough, such as ttft=480ms,itl=50ms")
+    parser.add_argument(
+        "--seed",
+        type=not_negative,
+        metavar="N",
+        default=0,
+        help="of prompts and arrivals (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; raises HeadwayError for what cannot be asked."""
+    try:
+        import scipy  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
+        ) from None
+    import uvloop
+
+    from headway.core.clock import NS_PER_S
+    from headway.lab.bench_report import as_json, as_text
+    from headway.lab.endpoint import parse_endpoint
+    from headway.lab.run import RunOptions
+    from headway.lab.run import run as measure
+    from headway.lab.slo import parse_slo
+
+    options = RunOptions(
+        endpoint=parse_endpoint(args.url, api_key(args.api_key_env)),
+        model=args.model,
+        workload=args.workload,
+        arrival=args.arrival,
+        num_requests=args.requests,
+        duration_ns=None if args.duration is None else args.duration * NS_PER_S,
+        output_tokens=args.output_tokens,
+        slo=None if args.slo is None else parse_slo(args.slo),
+        seed=args.seed,
+    )
+    result = uvloop.run(measure(options))
+    print(json.dumps(as_json(options, result), indent=2) if args.json else as_text(options, result))
+    return _INTERRUPTED if result.interrupted else 0

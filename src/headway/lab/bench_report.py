@@ -1,0 +1,104 @@
+"""What `headway bench` prints: a result as text for people and as JSON for scripts. It measures nothing."""
+
+from collections.abc import Iterator, Mapping
+
+from headway import __version__
+from headway.core.clock import NS_PER_MS
+from headway.lab.distribution import Distribution
+from headway.lab.run import LAG_LIMIT_NS, RunOptions, RunResult
+from headway.lab.summary import as_json as summary_json
+
+_SHOWN = ("p50", "p95", "p99")
+
+
+def as_json(options: RunOptions, result: RunResult) -> dict[str, object]:
+    """Return the result as JSON's types: what was asked for, then what was found."""
+    return {
+        "headway": __version__,
+        "endpoint": f"{options.endpoint.authority}{options.endpoint.path}",
+        "model": result.model,
+        "workload": options.workload,
+        "arrival": result.arrival,
+        "seed": options.seed,
+        "max_output_tokens": options.output_tokens,
+        "interrupted": result.interrupted,
+        "believable": result.believable,
+        **summary_json(result.summary),
+    }
+
+
+def as_text(options: RunOptions, result: RunResult) -> str:
+    """Return the result for a terminal."""
+    return "\n".join(_lines(options, result))
+
+
+def _lines(options: RunOptions, result: RunResult) -> Iterator[str]:
+    summary = result.summary
+    if not result.believable:
+        yield (
+            "DO NOT BELIEVE THESE FIGURES: the client sent 1 of 100 requests "
+            f"{result.lag_p99_ns / NS_PER_MS:,.0f} ms late or more, {LAG_LIMIT_NS // NS_PER_MS} are allowed. Offer less, or "
+            "measure from a machine that is less busy."
+        )
+    if result.interrupted:
+        yield "Interrupted: what was over by then."
+    yield (
+        f"{result.model} at {options.endpoint.authority}: {options.workload}, {result.arrival}, "
+        f"{summary.num_offered} requests in {summary.duration_s:,.1f} s, {summary.num_ok} answered"
+    )
+    for label, number in summary.failures.items():
+        yield f"  {number} failed: {label}"
+    if summary.num_unsent_turns:
+        yield f"  {summary.num_unsent_turns} turns were not sent, as the turn before failed"
+    yield ""
+    figures = {
+        "TTFT": summary.ttft.successes,
+        "ITL": summary.itl,
+        "TPOT": summary.tpot.successes,
+        "E2E": summary.e2e.successes,
+        "client's lag": summary.lag,
+    }
+    yield from _table(figures)
+    yield ""
+    rate = "" if summary.output_tok_s is None else f", {summary.output_tok_s:,.1f} tokens/s"
+    by = {"usage": "as the server counts them", "tokenizer": "by tokenizer", "chunks": "one for each chunk"}
+    how = (
+        f" (tokens {by.get(summary.token_source, 'counted in several ways')})" if summary.token_source else ""
+    )
+    yield f"{summary.output_tokens:,} output tokens{rate}{how}"
+    if summary.goodput is not None and summary.goodput.fraction is not None:
+        yield (
+            f"goodput {summary.goodput.fraction:.1%}: {summary.goodput.num_met} of {summary.goodput.num_offered} offered "
+            "requests met the SLO"
+        )
+
+
+def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:
+    rows = [("ms", *(f"{name} (95 % interval)" for name in _SHOWN), "mean ± deviation", "n")]
+    rows += [
+        (name, *(_with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
+        for name, found in figures.items()
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(
+            f"{cell:<{width}}" if index == 0 else f"{cell:>{width}}"
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+
+
+def _with_interval(found: Distribution, name: str) -> str:
+    value, interval = found.percentiles[name], found.intervals[name]
+    if value is None:
+        return "-"
+    return _ms(value) if interval is None else f"{_ms(value)} ({_ms(interval[0])} to {_ms(interval[1])})"
+
+
+def _mean(found: Distribution) -> str:
+    if found.mean is None:
+        return "-"
+    return _ms(found.mean) + ("" if found.std is None else f" ± {_ms(found.std)}")
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

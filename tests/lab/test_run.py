@@ -1,0 +1,151 @@
+"""One measurement from start to end, against a server that keeps a schedule."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.core.errors import ConfigError
+from headway.lab.endpoint import Endpoint
+from headway.lab.null_server import NullServer, Schedule
+from headway.lab.pacer import Pacer
+from headway.lab.run import RunOptions, first_model, run
+from headway.lab.slo import Slo
+
+pytestmark = pytest.mark.anyio
+
+MS = 1_000_000
+TRACE = Path(__file__).parent / "data"
+
+
+@asynccontextmanager
+async def options(schedule: Schedule | None = None) -> AsyncIterator[RunOptions]:
+    schedule = schedule or Schedule(ttft_ns=0, itl_ns=0, num_tokens=3)
+    with Pacer() as pacer:
+        loop = asyncio.get_running_loop()
+        async with await loop.create_server(NullServer(schedule, pacer).protocol, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            yield RunOptions(endpoint=Endpoint(host="127.0.0.1", port=port, path="/v1"), model="m")
+
+
+async def test_a_run_finds_the_schedule() -> None:
+    schedule = Schedule(ttft_ns=8 * MS, itl_ns=2 * MS, num_tokens=6)
+    async with options(schedule) as asked:
+        seen: list[object] = []
+        found = await run(
+            replace(asked, arrival="constant:200", num_requests=20, slo=Slo(ttft_ns=10_000 * MS)), seen.append
+        )
+    summary = found.summary
+    assert (summary.num_offered, summary.num_ok, len(seen), found.interrupted) == (20, 20, 20, False)
+    assert (found.model, found.arrival) == ("m", "constant:200")
+    assert summary.request_rate == pytest.approx(200)
+    assert summary.output_tokens == 120
+    assert summary.itl.n == 100
+    assert summary.goodput is not None
+    assert summary.goodput.fraction == 1
+    for figure, least_ms in ((summary.ttft, 8), (summary.e2e, 18)):
+        median = figure.successes.percentiles["p50"]
+        assert median is not None
+        assert median >= least_ms - 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "num_offered"),
+    [
+        ({"num_requests": 7}, 7),
+        ({}, 100),
+        ({"arrival": "closed:3", "num_requests": 10}, 10),
+        ({"arrival": "stages:100@100ms,constant"}, 10),
+        ({"workload": "multi-turn:3", "num_requests": 2}, 6),
+        ({"arrival": "constant:100", "duration_ns": 50 * MS}, 5),
+    ],
+)
+async def test_a_run_ends_where_it_is_told_to(change: dict[str, object], num_offered: int) -> None:
+    async with options() as asked:
+        found = await run(replace(asked, **change))  # type: ignore[arg-type]
+    assert found.summary.num_offered == num_offered
+    assert found.summary.num_ok == num_offered
+
+
+async def test_a_trace_brings_its_own_arrivals() -> None:
+    async with options() as asked:
+        found = await run(
+            replace(
+                asked, workload=f"trace:{TRACE / 'mooncake.jsonl'}", num_requests=2, duration_ns=2_000 * MS
+            )
+        )
+    assert found.arrival == "trace"
+    assert found.summary.num_offered >= 1
+
+
+async def test_a_cancelled_run_tells_what_was_over() -> None:
+    async with options() as asked:
+        enough = asyncio.Event()
+        over = 0
+
+        def count(_: object) -> None:
+            nonlocal over
+            over += 1
+            if over == 5:
+                enough.set()
+
+        task = asyncio.create_task(run(replace(asked, num_requests=1_000_000), count))
+        await enough.wait()
+        task.cancel()
+        found = await task
+    assert found.interrupted
+    assert found.summary.num_ok >= 5
+
+
+async def test_a_late_client_is_not_believed() -> None:
+    async with options() as asked:
+
+        def stall(_: object) -> None:
+            end_ns = asyncio.get_running_loop().time() + 0.03
+            while asyncio.get_running_loop().time() < end_ns:
+                pass
+
+        found = await run(replace(asked, arrival="constant:1000", num_requests=20), stall)
+    assert not found.believable
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arrival": "ladder"}, "one load at a time"),
+        ({"arrival": "sometimes"}, "--arrival"),
+        ({"workload": "heavy"}, "heavy"),
+        ({"workload": "trace:/nonexistent"}, "nonexistent"),
+    ],
+)
+async def test_what_cannot_be_run_is_told_before_anything_is_sent(
+    change: dict[str, str], message: str
+) -> None:
+    nobody = RunOptions(endpoint=Endpoint(host="127.0.0.1", port=1, path="/v1"), model="m")
+    with pytest.raises(ConfigError, match=message):
+        await run(replace(nobody, **change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "status 404"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "something else"),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"data":[]}', "no model"),
+        (b"nothing\r\n\r\n", "nothing"),
+    ],
+)
+async def test_an_endpoint_without_models_is_told(answer: bytes, message: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        endpoint = Endpoint(host="127.0.0.1", port=server.sockets[0].getsockname()[1], path="/v1")
+        with pytest.raises(ConfigError, match=message):
+            await first_model(endpoint, RunOptions(endpoint=endpoint).patience)
