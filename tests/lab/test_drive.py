@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from headway.core.errors import ConfigError
 from headway.lab.chat_body import chat_body
 from headway.lab.client import Client, Patience
 from headway.lab.drive import Driver
@@ -241,6 +242,18 @@ async def test_a_cancelled_load_leaves_what_was_over() -> None:
             await asyncio.wait({task})
     assert len(driver.offered.exchanges) == 3
     assert driver.offered.num_running == 0
+
+
+async def test_conversations_that_cannot_be_made_end_the_load_with_their_own_error() -> None:
+    def exhausted() -> Iterator[Conversation]:
+        yield from itertools.islice(talks(), 2)
+        raise ConfigError("The code is used up.")
+
+    async with answering(lambda writer, _: _write(writer, stream("a"))) as target:
+        with Client(target) as client:
+            driver = Driver(client, body)
+            with pytest.raises(ConfigError, match="used up"):
+                await driver.closed(2, exhausted(), num_conversations=9)
 
 
 async def test_a_load_without_an_end_is_refused() -> None:

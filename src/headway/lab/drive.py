@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from headway.core.errors import HeadwayError
 from headway.lab.client import Client
 from headway.lab.exchange import Exchange
 from headway.lab.pacer import Pacer
@@ -81,23 +82,24 @@ class Driver:
 
         async def user(end_ns: float) -> None:
             nonlocal left
-            while left != 0:
-                due_ns = time.monotonic_ns()
-                if due_ns >= end_ns:
-                    return
+            while left != 0 and time.monotonic_ns() < end_ns:
                 conversation = next(conversations, None)
                 if conversation is None:
                     return
                 if left is not None:
                     left -= 1
-                await self._converse(conversation, self._body(conversation.request()), due_ns)
+                body = self._body(conversation.request())
+                await self._converse(conversation, body, time.monotonic_ns())
 
         with _no_collections():
             self.offered.start_ns = time.monotonic_ns()
             end_ns = math.inf if duration_ns is None else self.offered.start_ns + duration_ns
-            async with asyncio.TaskGroup() as group:
-                for _ in range(num_users):
-                    group.create_task(user(end_ns))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(num_users):
+                        group.create_task(user(end_ns))
+            except* HeadwayError as errors:  # no more conversations can be made
+                raise errors.exceptions[0] from None
 
     async def _converse(self, conversation: Conversation, body: bytes, due_ns: int) -> None:
         answers: list[str] = []
