@@ -24,10 +24,15 @@ class Goodput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """A figure of many requests. `successes`: of those that succeeded; `all_requests`: with +infinity for each failure."""
+    """A figure of many requests. `successes`: of those that succeeded; `all_requests`: with +infinity for each failure.
+
+    Beside each, in its order, the conversation it is of: turns of one resemble each other.
+    """
 
     successes: tuple[float, ...]
     all_requests: tuple[float, ...]
+    success_conversations: tuple[int, ...]
+    all_conversations: tuple[int, ...]
 
 
 def goodput(slo: Slo, exchanges: Sequence[Exchange]) -> Goodput:
@@ -38,15 +43,18 @@ def goodput(slo: Slo, exchanges: Sequence[Exchange]) -> Goodput:
 
 def values(figure: Callable[[Exchange], float | None], exchanges: Iterable[Exchange]) -> Values:
     """Take a figure per request, twice. A success that lacks it (the TPOT of one token) is left out of both."""
-    successes: list[float] = []
-    all_requests: list[float] = []
+    found: list[tuple[float, int]] = []
     for exchange in exchanges:
-        if not exchange.ok:
-            all_requests.append(math.inf)
-        elif (value := figure(exchange)) is not None:
-            successes.append(value)
-            all_requests.append(value)
-    return Values(successes=tuple(successes), all_requests=tuple(all_requests))
+        value = figure(exchange) if exchange.ok else math.inf
+        if value is not None:
+            found.append((value, exchange.conversation))
+    succeeded = [(value, conversation) for value, conversation in found if value != math.inf]
+    return Values(
+        successes=tuple(value for value, _ in succeeded),
+        all_requests=tuple(value for value, _ in found),
+        success_conversations=tuple(conversation for _, conversation in succeeded),
+        all_conversations=tuple(conversation for _, conversation in found),
+    )
 
 
 def failures(exchanges: Iterable[Exchange]) -> dict[str, int]:

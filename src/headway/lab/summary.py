@@ -14,7 +14,7 @@ import numpy as np
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
-from headway.lab.goodput import Goodput, failures, goodput
+from headway.lab.goodput import Goodput, failures, goodput, values
 from headway.lab.latency import due_ns, e2e_ns, intervals, lag_ns, tpot_ns, ttft_from_dispatch_ns, ttft_ns
 from headway.lab.rates import peak_rate
 from headway.lab.slo import Slo
@@ -144,20 +144,10 @@ def _rounded(value: float | None) -> float | str | None:
 
 
 def _figure(of: Callable[[Exchange], float | None], exchanges: Sequence[Exchange]) -> Figure:
-    successes: list[float] = []
-    all_requests: list[float] = []
-    clusters: tuple[list[int], list[int]] = [], []
-    for exchange in exchanges:
-        value = of(exchange) if exchange.ok else math.inf
-        if value is None:  # the TPOT of one token
-            continue
-        all_requests.append(value / NS_PER_MS)
-        clusters[1].append(exchange.conversation)
-        if exchange.ok:
-            successes.append(value / NS_PER_MS)
-            clusters[0].append(exchange.conversation)
+    found = values(of, exchanges)
     return Figure(
-        successes=describe(successes, clusters[0]), all_requests=describe(all_requests, clusters[1])
+        successes=describe(np.asarray(found.successes) / NS_PER_MS, found.success_conversations),
+        all_requests=describe(np.asarray(found.all_requests) / NS_PER_MS, found.all_conversations),
     )
 
 
