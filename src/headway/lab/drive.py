@@ -98,8 +98,10 @@ class Driver:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(num_users):
                         group.create_task(user(end_ns))
-            except* HeadwayError as errors:  # no more conversations can be made
-                raise errors.exceptions[0] from None
+            except ExceptionGroup as errors:
+                if isinstance(errors.exceptions[0], HeadwayError):  # no more conversations can be made
+                    raise errors.exceptions[0] from None
+                raise
 
     async def _converse(self, conversation: Conversation, body: bytes, due_ns: int) -> None:
         answers: list[str] = []
