@@ -14,6 +14,7 @@ from headway.lab.null_server import NullServer, Schedule
 from headway.lab.pacer import Pacer
 from headway.lab.run import RunOptions, first_model, run
 from headway.lab.slo import Slo
+from headway.lab.traces import read_trace
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +80,12 @@ async def test_a_trace_brings_its_own_arrivals() -> None:
         )
     assert found.arrival == "trace"
     assert found.summary.num_offered >= 1
+
+
+async def test_users_ask_a_trace_to_its_end() -> None:
+    async with options() as asked:
+        found = await run(replace(asked, workload=f"trace:{TRACE / 'mooncake.jsonl'}", arrival="closed:2"))
+    assert found.summary.num_ok == len(read_trace(TRACE / "mooncake.jsonl").rows)
 
 
 async def test_a_cancelled_run_tells_what_was_over() -> None:

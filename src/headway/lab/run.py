@@ -97,8 +97,8 @@ async def run(options: RunOptions, on_exchange: Callable[[Exchange], None] = lam
         talks = conversations(workload, corpus, sizes)
     num_conversations = options.num_requests
     endless = isinstance(load, Closed) or (isinstance(load, Open) and load.endless)
-    if num_conversations is None and options.duration_ns is None and endless and trace is None:
-        num_conversations = DEFAULT_REQUESTS
+    if num_conversations is None and options.duration_ns is None and endless:
+        num_conversations = len(trace.rows) if trace else DEFAULT_REQUESTS
     model = options.model or await first_model(options.endpoint, options.patience)
 
     def body(request: WorkloadRequest) -> bytes:
@@ -112,7 +112,7 @@ async def run(options: RunOptions, on_exchange: Callable[[Exchange], None] = lam
             if isinstance(load, Closed):
                 await driver.closed(
                     load.num_users,
-                    talks if num_conversations is None else islice(talks, num_conversations),
+                    talks,
                     num_conversations=num_conversations,
                     duration_ns=options.duration_ns,
                 )
