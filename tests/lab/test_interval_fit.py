@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from headway.lab.interval_fit import FAMILIES, LEAST_SAMPLES, Floats, IntervalModel, fit_intervals
+from headway.lab.distribution import Floats
+from headway.lab.interval_fit import FAMILIES, LEAST_SAMPLES, IntervalModel, fit_intervals
 
 RNG_SEEDS = range(3)
 

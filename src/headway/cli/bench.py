@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     import uvloop
 
+    from headway.cli.bench_report import as_json, as_text
     from headway.core.clock import NS_PER_S
-    from headway.lab.bench_report import as_json, as_text
     from headway.lab.endpoint import parse_endpoint
     from headway.lab.run import RunOptions
     from headway.lab.run import run as measure

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from headway import __version__
+from headway.cli.table import aligned
 from headway.core.clock import NS_PER_MS
 from headway.lab.distribution import Distribution
 from headway.lab.run import LAG_LIMIT_NS, RunOptions, RunResult
@@ -79,12 +80,7 @@ def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:
         (name, *(_with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
         for name, found in figures.items()
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(
-            f"{cell:<{width}}" if index == 0 else f"{cell:>{width}}"
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+    yield from aligned(rows, "<>>>>>")
 
 
 def _with_interval(found: Distribution, name: str) -> str:

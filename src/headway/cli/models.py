@@ -5,6 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headway.cli.table import aligned
+
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
     from headway.models.library import LibraryEntry
@@ -36,10 +38,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([_as_json(entry) for entry in entries], indent=2))
         return 0
-    rows = [_HEAD, *map(_row, entries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        print("  ".join(map(str.ljust, row, widths)).rstrip())
+    for line in aligned([_HEAD, *map(_row, entries)], "<" * len(_HEAD)):
+        print(line)
     for entry in entries:
         if entry.problem is not None:
             print(f"\n{entry.name}: {entry.problem}")

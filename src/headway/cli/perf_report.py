@@ -1,11 +1,12 @@
 """What `headway perf` prints: a result as a table for people and as JSON. It measures nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from types import MappingProxyType
 
 from headway.cli.inspect_report import SHAPE_SIZES
 from headway.cli.perf_result import PerfResult
+from headway.cli.table import aligned
 from headway.runner.machine_limits import BF16_DOTS_ISA, PeakName
 from headway.runner.measure import Phases
 
@@ -115,7 +116,7 @@ def as_text(result: PerfResult) -> str:
         peaks.insert(1, "bf16_gflops")
     machine = f"The machine reads {limits.read_gb_s:,.1f} GB/s and does {', '.join(_peak(result, name) for name in peaks)}."
     none = "-: no figure; a prompt may take several steps, and only one sequence's are compared with the reading."
-    return "\n".join((head, "", *_table(rows, "<>><"), none, "", machine, *_phase_lines(result)))
+    return "\n".join((head, "", *aligned(rows, "<>><"), none, "", machine, *_phase_lines(result)))
 
 
 def _peak(result: PerfResult, name: PeakName) -> str:
@@ -147,14 +148,7 @@ def _phase_lines(result: PerfResult) -> Iterator[str]:
         ),
         ("all", *(f"{phases.step_ms:,.2f}" for phases in kinds.values())),
     ]
-    yield from _table(rows, "<" + ">" * len(kinds))
-
-
-def _table(rows: Sequence[Sequence[str]], alignments: str) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(row, alignments, widths, strict=True)
-        yield "  ".join(f"{text:{alignment}{width}}" for text, alignment, width in cells).rstrip()
+    yield from aligned(rows, "<" + ">" * len(kinds))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
-CONFIDENCE = 0.95
+from headway.lab.distribution import mean_interval
+
 LEAST_ROUNDS = 5
 """With fewer, Student's interval is wider than any difference worth finding."""
 
@@ -62,11 +62,11 @@ def compare(
             sentence=f"Not comparable: {said} of {len(a)} rounds failed too often to have a figure.",
         )
     logarithms = np.log(np.asarray(b) / np.asarray(a))
-    mean = float(logarithms.mean())
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(a) - 1) * logarithms.std(ddof=1)) / math.sqrt(len(a))
-    interval = math.exp(mean - half), math.exp(mean + half)
+    ends = mean_interval(logarithms)
+    assert ends is not None  # of one round alone
+    interval = math.exp(ends[0]), math.exp(ends[1])
     judgement = _judge(interval, least_effect)
-    ratio = math.exp(mean)
+    ratio = math.exp(float(logarithms.mean()))
     return Comparison(
         judgement=judgement,
         ratio=ratio,

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection of a measuring client: sends a request, stamps what comes back, keeps everything for later.
 
 Nothing is decoded while it is measured: bytes are stamped as soon as the loop hands them over, before the parser sees them,
-and events are looked for when the response has ended (`Response.stamp_of`). One request at a time; the connection may be
+and events are looked for when the response has ended. One request at a time; the connection may be
 used again after a complete response that allows it.
 """
 
@@ -16,10 +16,11 @@ from typing import Literal, Protocol
 
 import httptools
 
+from headway.core.clock import NS_PER_S
+
 MAX_BODY_BYTES = 64 << 20
 """An answer is kept whole; one that never ends must not take the memory of the machine that measures it."""
 
-_NS_PER_S = 1_000_000_000
 _FIRST_FINAL = 200
 
 End = Literal["complete", "closed", "garbage", "too large", "silent"]
@@ -70,7 +71,6 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser | None = None
         self._read_ns = 0
         self._reusable = False
-        self._header_done = False
 
     @property
     def is_open(self) -> bool:
@@ -87,7 +87,6 @@ class Connection(asyncio.Protocol):
             raise RuntimeError("the connection is closed or busy")
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
-        self._header_done = False
         self._done = asyncio.get_running_loop().create_future()
         self._transport.write(data)
         self._response = response = Response(written_ns=self._clock_ns())
@@ -95,10 +94,10 @@ class Connection(asyncio.Protocol):
         try:
             while not self._done.done():
                 silent_ns = self._clock_ns() - max(response.written_ns, self._read_ns)
-                if silent_ns >= silence_s * _NS_PER_S:
+                if silent_ns >= silence_s * NS_PER_S:
                     self._finish("silent")
                 else:
-                    await asyncio.wait({self._done}, timeout=silence_s - silent_ns / _NS_PER_S)
+                    await asyncio.wait({self._done}, timeout=silence_s - silent_ns / NS_PER_S)
         except asyncio.CancelledError:
             self._finish("closed")
             raise
@@ -134,17 +133,13 @@ class Connection(asyncio.Protocol):
             self._finish("garbage")
             self.close()  # or the garbage came after a complete response
 
-    def eof_received(self) -> bool:
-        """See asyncio.Protocol: an answer without a length ends here."""
-        return False
-
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.Protocol: an answer without a length ends here."""
         self._transport = None
         response = self._response
         if response is None:
             return
-        whole = exc is None and self._header_done and self._ends_with_connection(response)
+        whole = exc is None and response.status is not None and self._ends_with_connection(response)
         self._finish("complete" if whole else "closed")
 
     # ---- httptools' callbacks ----
@@ -160,7 +155,6 @@ class Connection(asyncio.Protocol):
         assert self._parser is not None
         self._response.status = self._parser.get_status_code()
         self._reusable = self._parser.should_keep_alive()
-        self._header_done = True
 
     def on_body(self, data: bytes) -> None:
         """Called by the parser."""

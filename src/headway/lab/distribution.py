@@ -67,21 +67,19 @@ def describe(samples: Sequence[float] | Floats, clusters: Sequence[int] | None =
         name: percentile(ordered, figures[name]) if name in figures else None for name in PERCENTILES
     }
     if clusters is None or len(set(clusters)) == len(values):
-        mean_interval = _mean_interval(finite)
+        of_mean = mean_interval(finite)
         intervals: dict[str, Interval | None] = {
             name: order_interval(ordered, share) for name, share in figures.items()
         }
     else:
-        mean_interval, intervals = _cluster_intervals(ordered, np.asarray(clusters)[order], figures)
+        of_mean, intervals = _cluster_intervals(ordered, np.asarray(clusters)[order], figures)
     return Distribution(
         n=len(finite),
         num_infinite=len(values) - len(finite),
         mean=float(finite.mean()) if len(finite) else None,
         std=float(finite.std(ddof=1)) if len(finite) > 1 else None,
         percentiles=MappingProxyType(percentiles),
-        intervals=MappingProxyType(
-            {"mean": mean_interval} | {name: intervals.get(name) for name in PERCENTILES}
-        ),
+        intervals=MappingProxyType({"mean": of_mean} | {name: intervals.get(name) for name in PERCENTILES}),
     )
 
 
@@ -110,8 +108,8 @@ def _rank(n: int, share: float) -> int:
     return max(1, math.ceil(round(n * share, 9)))  # 100 * 0.99 is a little more than 99
 
 
-def _mean_interval(finite: Floats) -> Interval | None:
-    """Student's t, which holds for means of many samples of any distribution with a variance."""
+def mean_interval(finite: Floats) -> Interval | None:
+    """Return Student's interval, which holds for means of many samples of any distribution with a variance; None of one."""
     if len(finite) < 2:
         return None
     half = stats.t.ppf((1 + CONFIDENCE) / 2, len(finite) - 1) * finite.std(ddof=1) / math.sqrt(len(finite))

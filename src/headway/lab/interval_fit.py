@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
+
+from headway.lab.distribution import Floats
 
 LEAST_SAMPLES = 50
 """With fewer every one of these fits."""
@@ -25,8 +26,6 @@ _EM_ROUNDS = 200
 _EM_TOLERANCE = 1e-7
 _LEAST_SIGMA = 1e-3
 """Of one part of a mixture, of logarithms: without a bound a part that shrinks to one sample is infinitely likely."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from time import monotonic_ns
 import httptools
 import uvloop
 
+from headway.core.clock import NS_PER_MS
 from headway.lab.pacer import Pacer
 
-_NS_PER_MS = 1_000_000
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -135,8 +135,8 @@ def main() -> None:
     if args.tokens < 1 or min(args.ttft_ms, args.itl_ms) < 0:
         parser.error("an answer has at least one token, and no time is negative")
     schedule = Schedule(
-        ttft_ns=round(args.ttft_ms * _NS_PER_MS),
-        itl_ns=round(args.itl_ms * _NS_PER_MS),
+        ttft_ns=round(args.ttft_ms * NS_PER_MS),
+        itl_ns=round(args.itl_ms * NS_PER_MS),
         num_tokens=args.tokens,
     )
     uvloop.run(serve(schedule, args.port))

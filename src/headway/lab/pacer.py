@@ -16,7 +16,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-_NS_PER_S = 1_000_000_000
+from headway.core.clock import NS_PER_S
+
 _CLOCK_MONOTONIC = 1
 _TFD_TIMER_ABSTIME = 1
 _TFD_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
@@ -94,7 +95,7 @@ class Pacer:
         if not self._calls:
             return
         deadline_ns = max(1, self._calls[0][0])  # zero would disarm it
-        seconds, nanoseconds = divmod(deadline_ns, _NS_PER_S)
+        seconds, nanoseconds = divmod(deadline_ns, NS_PER_S)
         spec = _Itimerspec(_Timespec(0, 0), _Timespec(seconds, nanoseconds))
         _checked(_libc.timerfd_settime(self._fd, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None))
         self._armed_ns = deadline_ns

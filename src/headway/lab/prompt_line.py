@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-CONFIDENCE = 0.95
+from headway.lab.distribution import CONFIDENCE
+
 LEAST_SAMPLES = 8
 
 

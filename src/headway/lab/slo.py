@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final
 
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.exchange import Exchange
 from headway.lab.latency import e2e_ns, itl_ns, tpot_ns, ttft_ns
 
-_UNITS_NS: Final = {"ms": 1_000_000, "s": 1_000_000_000, "us": 1_000}
+_UNITS_NS: Final = {"ms": NS_PER_MS, "s": NS_PER_S, "us": 1_000}
 _LIMIT: Final = re.compile(r"([a-z0-9]+)\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([a-z]+)")
 
 

@@ -6,6 +6,8 @@ are written when a request ends, so their order is not that of arrivals. Nothing
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from itertools import groupby
 from math import isfinite
@@ -18,6 +20,8 @@ MAX_NAMED_BAD_ROWS = 20
 """Bad rows are all counted and the first so many named: a report must stay readable when a file is wholly bad."""
 
 MAX_TOKENS = 2**31 - 1
+
+UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TraceFormat(StrEnum):
@@ -105,6 +109,16 @@ class Trace:
     def duration_ns(self) -> int:
         """From the first arrival to the last."""
         return self.rows[-1].offset_ns
+
+
+def unix_ns(time: datetime) -> int:
+    """Return a time of whole seconds in ns since 1970."""
+    return (time - UNIX_EPOCH) // timedelta(seconds=1) * NS_PER_S
+
+
+def seconds_ns(text: str) -> int:
+    """Return seconds, written with any number of digits, in ns: a double of seconds since 1970 could not hold them."""
+    return int(Decimal(text) * NS_PER_S)
 
 
 def build_trace(trace_format: TraceFormat, read: Iterable[TraceRow | BadRow]) -> Trace:

@@ -12,12 +12,18 @@ nginx writes a line when the request has ended: arrival = ($msec, else $time_loc
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
-from decimal import Decimal
+from datetime import datetime, timedelta, timezone
 
-from headway.core.clock import NS_PER_S
 from headway.core.errors import ConfigError
-from headway.lab.trace import MAX_TOKENS, BadRowError, HttpFacts, TraceRow
+from headway.lab.trace import (
+    MAX_TOKENS,
+    UNIX_EPOCH,
+    BadRowError,
+    HttpFacts,
+    TraceRow,
+    seconds_ns,
+    unix_ns,
+)
 
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _COMBINED = re.compile(
@@ -82,12 +88,12 @@ def parse_access_log_line(number: int, line: str, rule: TokenRule) -> TraceRow:
     extras = _extras(rest or "")
     served_ns = _duration_ns(extras.get("request_time"))
     upstream_ns = _duration_ns(extras.get("upstream_response_time"))
-    ended_ns = _seconds_ns(extras["msec"]) if "msec" in extras else _unix_ns(ended)
+    ended_ns = seconds_ns(extras["msec"]) if "msec" in extras else unix_ns(ended)
     arrived_ns = ended_ns - (served_ns or 0)
     sent_bytes = 0 if sent == "-" else int(sent)
     received = extras.get("request_length")
     received_bytes = int(received) if received and re.fullmatch("[0-9]{1,18}", received) else None
-    arrived = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=arrived_ns // 1000)
+    arrived = UNIX_EPOCH + timedelta(microseconds=arrived_ns // 1000)
     path = route(asked[2])
     return TraceRow(
         number,
@@ -152,11 +158,7 @@ def _duration_ns(value: str | None) -> int | None:
     parts = _parts(value)
     if not all(re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9})?", part) for part in parts):
         raise BadRowError(f"its time is {value[:40]!r}, no number of seconds")
-    return sum(map(_seconds_ns, parts))
-
-
-def _seconds_ns(text: str) -> int:
-    return int(Decimal(text) * NS_PER_S)
+    return sum(map(seconds_ns, parts))
 
 
 def _time_local(text: str) -> datetime:
@@ -176,10 +178,6 @@ def _time_local(text: str) -> datetime:
         )
     except ValueError:
         raise BadRowError(f"its time is {text[:40]!r}") from None
-
-
-def _unix_ns(time: datetime) -> int:
-    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) * NS_PER_S
 
 
 def _tokens(num_bytes: int, bytes_per_token: float) -> int:

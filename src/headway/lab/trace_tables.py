@@ -7,15 +7,12 @@ Azure writes seven digits of a second, which `strptime` refuses and a double of 
 import csv
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 
-from headway.core.clock import NS_PER_S
-from headway.lab.trace import MAX_TOKENS, BadRowError, TraceFormat, TraceRow
+from headway.lab.trace import MAX_TOKENS, BadRowError, TraceFormat, TraceRow, seconds_ns, unix_ns
 
 LineParser = Callable[[int, str], TraceRow]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})?"
 )
@@ -37,7 +34,7 @@ def table_parser(header: str) -> tuple[TraceFormat, LineParser] | None:
 def _azure(number: int, row: Mapping[str, str]) -> TraceRow:
     return TraceRow(
         number,
-        _unix_ns(row["timestamp"]),
+        _timestamp_ns(row["timestamp"]),
         _count(row, "contexttokens"),
         _count(row, "generatedtokens"),
     )
@@ -83,10 +80,10 @@ def _count(row: Mapping[str, str], name: str) -> int:
 def _ns_of_seconds(text: str, name: str) -> int:
     if _SECONDS.fullmatch(text) is None:
         raise BadRowError(f"its {name} is {text[:40]!r}, no number of seconds")
-    return int(Decimal(text) * NS_PER_S)
+    return seconds_ns(text)
 
 
-def _unix_ns(text: str) -> int:
+def _timestamp_ns(text: str) -> int:
     """Return the time in ns since 1970; one without a zone is UTC."""
     match = _TIMESTAMP.fullmatch(text)
     try:
@@ -95,4 +92,4 @@ def _unix_ns(text: str) -> int:
         whole = None
     if match is None or whole is None:
         raise BadRowError(f"its timestamp is {text[:40]!r}, no date and time")
-    return (whole - _EPOCH) // timedelta(seconds=1) * NS_PER_S + int((match[2] or "").ljust(9, "0"))
+    return unix_ns(whole) + int((match[2] or "").ljust(9, "0"))
