@@ -76,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from headway.cli.bench_report import as_json, as_text
     from headway.core.clock import NS_PER_S
     from headway.lab.endpoint import parse_endpoint
-    from headway.lab.run import RunOptions
-    from headway.lab.run import run as measure
+    from headway.lab.measurement import RunOptions, measure
     from headway.lab.slo import parse_slo
 
     options = RunOptions(
@@ -92,5 +91,5 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
     )
     result = uvloop.run(measure(options))
-    print(json.dumps(as_json(options, result), indent=2) if args.json else as_text(options, result))
+    print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
     return _INTERRUPTED if result.interrupted else 0

@@ -6,14 +6,15 @@ from headway import __version__
 from headway.cli.table import aligned
 from headway.core.clock import NS_PER_MS
 from headway.lab.distribution import Distribution
-from headway.lab.run import LAG_LIMIT_NS, RunOptions, RunResult
+from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.summary import as_json as summary_json
 
 _SHOWN = ("p50", "p95", "p99")
 
 
-def as_json(options: RunOptions, result: RunResult) -> dict[str, object]:
+def as_json(result: RunResult) -> dict[str, object]:
     """Return the result as JSON's types: what was asked for, then what was found."""
+    options = result.options
     return {
         "headway": __version__,
         "endpoint": f"{options.endpoint.authority}{options.endpoint.path}",
@@ -28,13 +29,13 @@ def as_json(options: RunOptions, result: RunResult) -> dict[str, object]:
     }
 
 
-def as_text(options: RunOptions, result: RunResult) -> str:
+def as_text(result: RunResult) -> str:
     """Return the result for a terminal."""
-    return "\n".join(_lines(options, result))
+    return "\n".join(_lines(result))
 
 
-def _lines(options: RunOptions, result: RunResult) -> Iterator[str]:
-    summary = result.summary
+def _lines(result: RunResult) -> Iterator[str]:
+    options, summary = result.options, result.summary
     if not result.believable:
         yield (
             "DO NOT BELIEVE THESE FIGURES: the client sent 1 of 100 requests "

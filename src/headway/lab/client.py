@@ -60,7 +60,9 @@ class Client(AbstractContextManager["Client"]):
             connection.close()
         self._free.clear()
 
-    async def ask(self, body: bytes, *, intended_ns: int, conversation: int = 0, turn: int = 1) -> Exchange:
+    async def ask(
+        self, body: bytes, *, intended_ns: int, conversation: int = 0, turn: int = 1, label: str = ""
+    ) -> Exchange:
         """Send a request now; `intended_ns` is when it was due. Raises nothing for what an endpoint does."""
         dispatched_ns = time.monotonic_ns()
         connection = self._free_connection()
@@ -73,7 +75,11 @@ class Client(AbstractContextManager["Client"]):
                 stamps = Stamps(intended_ns=intended_ns, dispatched_ns=dispatched_ns, ended_ns=ended_ns)
                 failure = Failure(kind="connection", message=str(error) or "connecting took too long")
                 return Exchange(
-                    stamps=stamps, answer=Answer(failure=failure), conversation=conversation, turn=turn
+                    stamps=stamps,
+                    answer=Answer(failure=failure),
+                    conversation=conversation,
+                    turn=turn,
+                    label=label,
                 )
             assert connection.connected_ns is not None
             connect_ns = connection.connected_ns - connection.connecting_ns
@@ -94,6 +100,7 @@ class Client(AbstractContextManager["Client"]):
             answer=read_answer(response, self._count_tokens),
             conversation=conversation,
             turn=turn,
+            label=label,
         )
 
     def _free_connection(self) -> Connection | None:

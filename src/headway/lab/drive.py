@@ -111,7 +111,11 @@ class Driver:
             self.offered.num_running += 1
             try:
                 exchange = await self._client.ask(
-                    body, intended_ns=due_ns, conversation=conversation.number, turn=turn
+                    body,
+                    intended_ns=due_ns,
+                    conversation=conversation.number,
+                    turn=turn,
+                    label=conversation.label,
                 )
             finally:
                 self.offered.num_running -= 1

@@ -1,7 +1,7 @@
 """The endpoint that is measured: where it is, and the bytes of a request to it."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from headway.core.errors import ConfigError
@@ -17,7 +17,7 @@ class Endpoint:
     port: int
     path: str
     tls: bool = False
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
 
     @property
     def authority(self) -> str:

@@ -101,12 +101,16 @@ class Stamps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request and its answer. `conversation` and `turn`: which dialogue it belongs to, and where in it, from 1."""
+    """One request and its answer. `conversation` and `turn`: which dialogue it belongs to, and where in it, from 1.
+
+    `label`: which part of the workload it is of, such as `light` or `context:2048`.
+    """
 
     stamps: Stamps
     answer: Answer
     conversation: int = 0
     turn: int = 1
+    label: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be; raises ContradictoryRecord."""

@@ -1,12 +1,13 @@
 """One measurement from start to end: a workload, an arrival process, an endpoint. `headway bench` is a shell around it.
 
-result = await run(RunOptions(endpoint=parse_endpoint("http://127.0.0.1:8000"), workload="light", arrival="closed:4"))
+result = await measure(RunOptions(endpoint=parse_endpoint("http://127.0.0.1:8000"), workload="light", arrival="closed:4"))
 """
 
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http import HTTPStatus
 from itertools import islice, takewhile
 
@@ -61,8 +62,15 @@ class RunOptions:
 class RunResult:
     """What was found, with every record."""
 
+    options: RunOptions
     model: str
+    """As it was asked for, or found."""
     arrival: str
+    """As it was asked for, or the workload's own."""
+    started_at: datetime
+    """Wall clock, UTC: only a label."""
+    start_ns: int | None
+    """The load's zero on the clock of the stamps; None: nothing was sent."""
     summary: Summary
     exchanges: tuple[Exchange, ...]
     lag_p99_ns: float
@@ -74,7 +82,7 @@ class RunResult:
         return self.lag_p99_ns <= LAG_LIMIT_NS
 
 
-async def run(options: RunOptions, on_exchange: Callable[[Exchange], None] = lambda _: None) -> RunResult:
+async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] = lambda _: None) -> RunResult:
     """Measure and return what was found; if cancelled, what was over by then, as long as that is anything.
 
     Raises ConfigError for what cannot be asked or an endpoint that does not answer.
@@ -105,6 +113,7 @@ async def run(options: RunOptions, on_exchange: Callable[[Exchange], None] = lam
         return chat_body(request, model, temperature=0, seed=options.seed)
 
     interrupted = False
+    started_at = datetime.now(UTC)
     with Client(options.endpoint, options.patience) as client:
         driver = Driver(client, body, on_exchange)
         offered = driver.offered
@@ -125,8 +134,11 @@ async def run(options: RunOptions, on_exchange: Callable[[Exchange], None] = lam
             interrupted = True
     lags = np.sort([float(lag_ns(exchange)) for exchange in offered.exchanges])
     return RunResult(
+        options=options,
         model=model,
         arrival=arrival,
+        started_at=started_at,
+        start_ns=offered.start_ns,
         summary=summarise(offered.exchanges, slo=options.slo, num_unsent_turns=offered.num_unsent_turns),
         exchanges=tuple(offered.exchanges),
         lag_p99_ns=percentile(lags, 0.99) if len(lags) else 0.0,

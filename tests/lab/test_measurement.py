@@ -10,9 +10,9 @@ import pytest
 
 from headway.core.errors import ConfigError
 from headway.lab.endpoint import Endpoint
+from headway.lab.measurement import RunOptions, first_model, measure
 from headway.lab.null_server import NullServer, Schedule
 from headway.lab.pacer import Pacer
-from headway.lab.run import RunOptions, first_model, run
 from headway.lab.slo import Slo
 from headway.lab.traces import read_trace
 
@@ -36,7 +36,7 @@ async def test_a_run_finds_the_schedule() -> None:
     schedule = Schedule(ttft_ns=8 * MS, itl_ns=2 * MS, num_tokens=6)
     async with options(schedule) as asked:
         seen: list[object] = []
-        found = await run(
+        found = await measure(
             replace(asked, arrival="constant:200", num_requests=20, slo=Slo(ttft_ns=10_000 * MS)), seen.append
         )
     summary = found.summary
@@ -66,14 +66,14 @@ async def test_a_run_finds_the_schedule() -> None:
 )
 async def test_a_run_ends_where_it_is_told_to(change: dict[str, object], num_offered: int) -> None:
     async with options() as asked:
-        found = await run(replace(asked, **change))  # type: ignore[arg-type]
+        found = await measure(replace(asked, **change))  # type: ignore[arg-type]
     assert found.summary.num_offered == num_offered
     assert found.summary.num_ok == num_offered
 
 
 async def test_a_trace_brings_its_own_arrivals() -> None:
     async with options() as asked:
-        found = await run(
+        found = await measure(
             replace(
                 asked, workload=f"trace:{TRACE / 'mooncake.jsonl'}", num_requests=2, duration_ns=2_000 * MS
             )
@@ -84,7 +84,9 @@ async def test_a_trace_brings_its_own_arrivals() -> None:
 
 async def test_users_ask_a_trace_to_its_end() -> None:
     async with options() as asked:
-        found = await run(replace(asked, workload=f"trace:{TRACE / 'mooncake.jsonl'}", arrival="closed:2"))
+        found = await measure(
+            replace(asked, workload=f"trace:{TRACE / 'mooncake.jsonl'}", arrival="closed:2")
+        )
     assert found.summary.num_ok == len(read_trace(TRACE / "mooncake.jsonl").rows)
 
 
@@ -99,7 +101,7 @@ async def test_a_cancelled_run_tells_what_was_over() -> None:
             if over == 5:
                 enough.set()
 
-        task = asyncio.create_task(run(replace(asked, num_requests=1_000_000), count))
+        task = asyncio.create_task(measure(replace(asked, num_requests=1_000_000), count))
         await enough.wait()
         task.cancel()
         found = await task
@@ -115,7 +117,7 @@ async def test_a_late_client_is_not_believed() -> None:
             while asyncio.get_running_loop().time() < end_ns:
                 pass
 
-        found = await run(replace(asked, arrival="constant:1000", num_requests=20), stall)
+        found = await measure(replace(asked, arrival="constant:1000", num_requests=20), stall)
     assert not found.believable
 
 
@@ -133,7 +135,7 @@ async def test_what_cannot_be_run_is_told_before_anything_is_sent(
 ) -> None:
     nobody = RunOptions(endpoint=Endpoint(host="127.0.0.1", port=1, path="/v1"), model="m")
     with pytest.raises(ConfigError, match=message):
-        await run(replace(nobody, **change))  # type: ignore[arg-type]
+        await measure(replace(nobody, **change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+"""The lab from Python: one call, one typed result.
+
+import headway.lab
+
+result = headway.lab.run("http://127.0.0.1:8000", workload="medium", arrival="poisson:2", requests=100)
+print(result.summary.ttft.successes.percentiles["p50"])
+"""
+
+import uvloop
+
+from headway.core.clock import NS_PER_S
+from headway.core.errors import ConfigError
+from headway.lab.endpoint import parse_endpoint
+from headway.lab.measurement import RunOptions, RunResult, measure
+from headway.lab.slo import parse_slo
+
+
+def run(
+    url: str,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    workload: str = "light",
+    arrival: str | None = None,
+    requests: int | None = None,
+    duration_s: float | None = None,
+    output_tokens: int = 128,
+    slo: str | None = None,
+    seed: int = 0,
+) -> RunResult:
+    """Measure an endpoint as `headway bench` does, whose options these are, and return the figures with every record.
+
+    Blocks, and brings its own event loop; inside one, await `headway.lab.measurement.measure`. Raises ConfigError for what
+    cannot be asked or an endpoint that does not answer.
+    """
+    for name, number in (
+        ("requests", requests),
+        ("duration_s", duration_s),
+        ("output_tokens", output_tokens),
+    ):
+        if number is not None and not number > 0:
+            raise ConfigError(f"{name} must be above 0, not {number}.")
+    options = RunOptions(
+        endpoint=parse_endpoint(url, api_key),
+        model=model,
+        workload=workload,
+        arrival=arrival,
+        num_requests=requests,
+        duration_ns=None if duration_s is None else round(duration_s * NS_PER_S),
+        output_tokens=output_tokens,
+        slo=None if slo is None else parse_slo(slo),
+        seed=seed,
+    )
+    return uvloop.run(measure(options))
