@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     from headway.cli.bench_report import as_json, as_text
     from headway.core.clock import NS_PER_S
     from headway.lab.endpoint import parse_endpoint
-    from headway.lab.measurement import RunOptions, measure
+    from headway.lab.measurement import measure
+    from headway.lab.run_options import RunOptions
     from headway.lab.slo import parse_slo
 
     options = RunOptions(

@@ -11,7 +11,8 @@ import uvloop
 from headway.core.clock import NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.endpoint import parse_endpoint
-from headway.lab.measurement import RunOptions, RunResult, measure
+from headway.lab.measurement import RunResult, measure
+from headway.lab.run_options import RunOptions
 from headway.lab.slo import parse_slo
 
 
