@@ -21,7 +21,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         description="Offer a load to an endpoint, ours or another's, and tell its latency from when each request was due. "
         "docs/lab.md defines the figures and shows the forms of workloads and arrivals.",
     )
-    parser.add_argument("url", metavar="URL", help="the endpoint, such as http://127.0.0.1:8000")
+    parser.add_argument("url", metavar="URL", nargs="?", help="the endpoint, such as http://127.0.0.1:8000")
+    parser.add_argument(
+        "--self-test",
+        action="store_true",
+        help="measure this client instead, against a server of its own: how late it stamps, how much it takes",
+    )
     parser.add_argument("--model", help="default: the first that the endpoint lists")
     parser.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's API key"
@@ -33,7 +38,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     )
     parser.add_argument(
         "--arrival",
-        help="closed:4, constant:5, poisson:5, gamma:5:0.5 or stages:… (default: closed:1, of a trace its times)",
+        help="closed:4, constant:5, poisson:5, gamma:5:0.5, stages:… or ladder (default: closed:1, of a trace its times)",
     )
     parser.add_argument(
         "--requests",
@@ -59,6 +64,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         default=0,
         help="of prompts and arrivals (default: %(default)s)",
     )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="of the client (default: as many as the load takes, one per core at most)",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)
 
@@ -71,6 +82,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
         ) from None
+    if args.self_test:
+        from headway.cli import bench_self_test
+
+        return bench_self_test.run(as_json=args.json)
+    if args.url is None:
+        raise ConfigError("Give the URL of the endpoint, such as http://127.0.0.1:8000.")
     import uvloop
 
     from headway.cli.bench_report import as_json, as_text
@@ -90,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         output_tokens=args.output_tokens,
         slo=None if args.slo is None else parse_slo(args.slo),
         seed=args.seed,
+        num_processes=args.processes,
     )
     result = uvloop.run(measure(options))
     print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))

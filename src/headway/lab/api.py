@@ -28,6 +28,7 @@ def run(
     output_tokens: int = 128,
     slo: str | None = None,
     seed: int = 0,
+    processes: int | None = None,
 ) -> RunResult:
     """Measure an endpoint as `headway bench` does, whose options these are, and return the figures with every record.
 
@@ -51,5 +52,6 @@ def run(
         output_tokens=output_tokens,
         slo=None if slo is None else parse_slo(slo),
         seed=seed,
+        num_processes=processes,
     )
     return uvloop.run(measure(options))
