@@ -6,15 +6,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headway.core.errors import ConfigError
 from headway.lab.endpoint import Endpoint
-from headway.lab.measurement import RunOptions, first_model, measure
+from headway.lab.measurement import RunOptions, measure
 from headway.lab.null_server import NullServer, Schedule
 from headway.lab.pacer import Pacer
 from headway.lab.slo import Slo
 from headway.lab.traces import read_trace
+from headway.lab.workload import TEMPLATE_TOKENS
 
 pytestmark = pytest.mark.anyio
 
@@ -138,23 +140,40 @@ async def test_what_cannot_be_run_is_told_before_anything_is_sent(
         await measure(replace(nobody, **change))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "status 404"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "something else"),
-        (b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"data":[]}', "no model"),
-        (b"nothing\r\n\r\n", "nothing"),
-    ],
-)
-async def test_an_endpoint_without_models_is_told(answer: bytes, message: str) -> None:
+async def test_lengths_that_do_not_fit_the_model_are_refused_before_anything_is_sent() -> None:
+    requests: list[bytes] = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        models = b'{"data":[{"id":"m","max_model_len":1000}]}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(models), models))
         await writer.drain()
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         endpoint = Endpoint(host="127.0.0.1", port=server.sockets[0].getsockname()[1], path="/v1")
-        with pytest.raises(ConfigError, match=message):
-            await first_model(endpoint, RunOptions(endpoint=endpoint).patience)
+        for model in (None, "m"):
+            with pytest.raises(ConfigError, match="1000"):
+                await measure(RunOptions(endpoint=endpoint, model=model, workload="context:512,1k"))
+    assert [request.split(b" ")[:2] for request in requests] == [[b"GET", b"/v1/models"]] * 2
+
+
+async def test_only_what_is_sent_of_a_trace_has_to_fit_the_model() -> None:
+    rows = read_trace(TRACE / "mooncake.jsonl").rows
+    first = (rows[0].input_tokens or 0) + (rows[0].output_tokens or 0) + TEMPLATE_TOKENS
+    assert any((row.input_tokens or 0) + (row.output_tokens or 0) + TEMPLATE_TOKENS > first for row in rows)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        models = msgspec.json.encode({"data": [{"id": "m", "max_model_len": first}]})
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(models), models))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        endpoint = Endpoint(host="127.0.0.1", port=server.sockets[0].getsockname()[1], path="/v1")
+        asked = RunOptions(endpoint=endpoint, workload=f"trace:{TRACE / 'mooncake.jsonl'}")
+        with pytest.raises(ConfigError, match="do not fit"):
+            await measure(asked)
+        found = await measure(replace(asked, num_requests=1))
+    assert found.summary.num_offered == 1

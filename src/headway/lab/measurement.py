@@ -6,12 +6,10 @@ result = await measure(RunOptions(endpoint=parse_endpoint("http://127.0.0.1:8000
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from http import HTTPStatus
 from itertools import islice, takewhile
 
-import msgspec
 import numpy as np
 
 from headway.core.clock import NS_PER_MS
@@ -21,12 +19,12 @@ from headway.lab.arrivals import Closed, Open, offsets_ns
 from headway.lab.chat_body import chat_body
 from headway.lab.client import Client, Patience
 from headway.lab.code_corpus import CodeCorpus, standard_library
-from headway.lab.connection import connect
 from headway.lab.distribution import percentile
 from headway.lab.drive import Driver
 from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Exchange
 from headway.lab.latency import lag_ns
+from headway.lab.model_list import first_model, named_model
 from headway.lab.slo import Slo
 from headway.lab.summary import Summary, summarise
 from headway.lab.trace_prompts import trace_conversations
@@ -85,11 +83,10 @@ class RunResult:
 async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] = lambda _: None) -> RunResult:
     """Measure and return what was found; if cancelled, what was over by then, as long as that is anything.
 
-    Raises ConfigError for what cannot be asked or an endpoint that does not answer.
+    Raises ConfigError for what cannot be asked, an endpoint that does not answer, and lengths that do not fit its model.
     """
     workload = parse_workload(options.workload)
     corpus = CodeCorpus(standard_library(), options.seed)
-    sizes = WorkloadOptions(seed=options.seed, output_tokens=options.output_tokens)
     trace = read_trace(workload.path) if isinstance(workload, TraceFile) else None
     arrival = options.arrival or ("trace" if trace else "closed:1")
     load = None if options.arrival is None and trace else parse_arrival(arrival)
@@ -97,6 +94,19 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
         raise ConfigError(
             "This runs one load at a time, no ladder of them: write a rate, as in --arrival poisson:5."
         )
+    if trace is not None and options.num_requests is not None:
+        trace = replace(
+            trace, rows=trace.rows[: options.num_requests]
+        )  # only what is sent has to fit the model
+    if options.model is None:
+        served = await first_model(options.endpoint, options.patience.connect_s)
+    else:
+        served = await named_model(options.endpoint, options.model)
+    sizes = WorkloadOptions(
+        seed=options.seed,
+        output_tokens=options.output_tokens,
+        max_context_tokens=served.max_context_tokens,
+    )
     talks: Iterator[Conversation]
     if isinstance(workload, TraceFile):
         assert trace is not None
@@ -107,10 +117,9 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
     endless = isinstance(load, Closed) or (isinstance(load, Open) and load.endless)
     if num_conversations is None and options.duration_ns is None and endless:
         num_conversations = len(trace.rows) if trace else DEFAULT_REQUESTS
-    model = options.model or await first_model(options.endpoint, options.patience)
 
     def body(request: WorkloadRequest) -> bytes:
-        return chat_body(request, model, temperature=0, seed=options.seed)
+        return chat_body(request, served.name, temperature=0, seed=options.seed)
 
     interrupted = False
     started_at = datetime.now(UTC)
@@ -135,7 +144,7 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
     lags = np.sort([float(lag_ns(exchange)) for exchange in offered.exchanges])
     return RunResult(
         options=options,
-        model=model,
+        model=served.name,
         arrival=arrival,
         started_at=started_at,
         start_ns=offered.start_ns,
@@ -154,37 +163,3 @@ def _offsets(
         return offsets_ns(load, options.seed, num_requests=num_conversations, duration_ns=options.duration_ns)
     end_ns = math.inf if options.duration_ns is None else options.duration_ns
     return islice(takewhile(lambda offset_ns: offset_ns < end_ns, recorded), num_conversations)
-
-
-async def first_model(endpoint: Endpoint, patience: Patience) -> str:
-    """Return the first model that an endpoint lists; raises ConfigError, saying what it answers, if that fails."""
-    where = f"{endpoint.authority}{endpoint.path}/models"
-    try:
-        connection = await connect(
-            endpoint.host, endpoint.port, tls=endpoint.tls_context(), timeout_s=patience.connect_s
-        )
-    except (OSError, TimeoutError) as error:
-        reason = str(error) or "it takes too long"
-        raise ConfigError(f"No connection to {endpoint.authority}: {reason}.") from error
-    response = await connection.request(endpoint.get("/models"), silence_s=patience.connect_s)
-    connection.close()
-    if response.end != "complete" or response.status != HTTPStatus.OK:
-        told = f"status {response.status}" if response.status else f"nothing ({response.end})"
-        raise ConfigError(
-            f"{where} answers {told}; is the URL that of an OpenAI-compatible API? Else give --model."
-        )
-    try:
-        listed = msgspec.json.decode(bytes(response.body), type=_Models)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{where} answers something else than a list of models; give --model.") from error
-    if not listed.data:
-        raise ConfigError(f"{where} lists no model; give --model.")
-    return listed.data[0].id
-
-
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
