@@ -25,12 +25,14 @@ from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Exchange
 from headway.lab.latency import lag_ns
 from headway.lab.model_list import first_model, named_model
+from headway.lab.server_tokens import measured_estimate
 from headway.lab.slo import Slo
 from headway.lab.summary import Summary, summarise
+from headway.lab.token_estimate import TokenEstimate, estimated
 from headway.lab.trace_prompts import trace_conversations
 from headway.lab.traces import read_trace
 from headway.lab.workload import Conversation, WorkloadOptions, WorkloadRequest, conversations
-from headway.lab.workload_spec import TraceFile, parse_workload
+from headway.lab.workload_spec import TraceFile, needs_lengths, parse_workload
 
 DEFAULT_REQUESTS = 100
 """Conversations, where nothing else ends a run: as many as a p99 takes."""
@@ -65,6 +67,8 @@ class RunResult:
     """As it was asked for, or found."""
     arrival: str
     """As it was asked for, or the workload's own."""
+    token_estimate: TokenEstimate | None = None
+    """What prompts' lengths were made by; None: the workload asks for none."""
     started_at: datetime
     """Wall clock, UTC: only a label."""
     start_ns: int | None
@@ -102,9 +106,13 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
         served = await first_model(options.endpoint, options.patience.connect_s)
     else:
         served = await named_model(options.endpoint, options.model)
+    estimate = None
+    if needs_lengths(workload):
+        estimate = await measured_estimate(options.endpoint, served.name, corpus)
     sizes = WorkloadOptions(
         seed=options.seed,
         output_tokens=options.output_tokens,
+        count_tokens=estimated() if estimate is None else estimated(estimate.chars_per_token),
         max_context_tokens=served.max_context_tokens,
     )
     talks: Iterator[Conversation]
@@ -146,6 +154,7 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
         options=options,
         model=served.name,
         arrival=arrival,
+        token_estimate=estimate,
         started_at=started_at,
         start_ns=offered.start_ns,
         summary=summarise(offered.exchanges, slo=options.slo, num_unsent_turns=offered.num_unsent_turns),
