@@ -25,6 +25,7 @@ from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Exchange
 from headway.lab.latency import lag_ns
 from headway.lab.model_list import first_model, named_model
+from headway.lab.server_metrics import ServerView, scrape, view_since
 from headway.lab.server_tokens import measured_estimate
 from headway.lab.slo import Slo
 from headway.lab.summary import Summary, summarise
@@ -77,6 +78,8 @@ class RunResult:
     exchanges: tuple[Exchange, ...]
     lag_p99_ns: float
     interrupted: bool
+    server: ServerView | None = None
+    """What the server's own metrics say; None: it has none that we know."""
 
     @property
     def believable(self) -> bool:
@@ -130,6 +133,7 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
         return chat_body(request, served.name, temperature=0, seed=options.seed)
 
     interrupted = False
+    metrics_before = await scrape(options.endpoint)
     started_at = datetime.now(UTC)
     with Client(options.endpoint, options.patience) as client:
         driver = Driver(client, body, on_exchange)
@@ -149,6 +153,13 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
             if not offered.exchanges:
                 raise
             interrupted = True
+    server = await view_since(
+        options.endpoint,
+        metrics_before,
+        served.name,
+        num_sent=None if interrupted else len(offered.exchanges),  # what was running then was sent, too
+        num_ok=sum(exchange.ok for exchange in offered.exchanges),
+    )
     lags = np.sort([float(lag_ns(exchange)) for exchange in offered.exchanges])
     return RunResult(
         options=options,
@@ -161,6 +172,7 @@ async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] =
         exchanges=tuple(offered.exchanges),
         lag_p99_ns=percentile(lags, 0.99) if len(lags) else 0.0,
         interrupted=interrupted,
+        server=server,
     )
 
 
