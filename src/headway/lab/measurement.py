@@ -27,6 +27,7 @@ from headway.lab.processes import ProcessLoader
 from headway.lab.run_options import RunOptions
 from headway.lab.sample import Sample
 from headway.lab.summary import Summary, summarise
+from headway.lab.trace_facts import TraceFacts
 from headway.lab.traffic import Traffic, plan_traffic
 
 LAG_LIMIT_NS = 10 * NS_PER_MS
@@ -53,6 +54,8 @@ class RunResult:
     interrupted: bool
     ladder: LadderRun | None = None
     """The `summary` is then of its `reported` steps."""
+    trace: TraceFacts | None = None
+    """How the trace was read; None: the workload is none."""
 
     @property
     def believable(self) -> bool:
@@ -118,6 +121,7 @@ async def measure(
         lag_p99_ns=lag_p99_ns(told),
         interrupted=interrupted,
         ladder=ladder,
+        trace=traffic.facts,
     )
 
 
@@ -125,7 +129,7 @@ async def _offer(loader: Loader, traffic: Traffic) -> Offered:
     if isinstance(traffic.load, Closed):
         return await loader.closed(
             traffic.load.num_users,
-            num_conversations=traffic.num_conversations,
+            num_conversations=traffic.num_requests,
             duration_ns=traffic.options.duration_ns,
         )
     return await loader.open(traffic.offsets_ns())

@@ -42,6 +42,9 @@ GRID_NS = {
 """How coarse each format's times are: Mooncake's conversations have 1,180 distinct times in an hour, all 3 s apart."""
 
 
+_DATED = (TraceFormat.AZURE, TraceFormat.ACCESS_LOG)
+
+
 @dataclass(frozen=True, slots=True)
 class HttpFacts:
     """What an access log says of a request besides its time and size; `hour` is 0 to 23 in the log's own zone."""
@@ -104,6 +107,8 @@ class Trace:
     num_bad: int
     bad_rows: tuple[BadRow, ...]
     num_out_of_order: int
+    unix_start_ns: int | None = None
+    """The first arrival in ns since 1970, where the file's times have a date."""
 
     @property
     def duration_ns(self) -> int:
@@ -157,6 +162,7 @@ def build_trace(trace_format: TraceFormat, read: Iterable[TraceRow | BadRow]) ->
         num_bad,
         tuple(bad_rows),
         num_out_of_order,
+        start_ns if trace_format in _DATED else None,
     )
 
 
@@ -167,9 +173,7 @@ def at_speed(trace: Trace, speed: float) -> Trace:
     """
     if not (isfinite(speed) and speed > 0):
         raise ConfigError(f"A trace's speed must be a number over 0, not {speed}.")
-    return replace(
-        trace, rows=tuple(_moved(row, round(row.offset_ns / speed)) for row in trace.rows)
-    )
+    return replace(trace, rows=tuple(_moved(row, round(row.offset_ns / speed)) for row in trace.rows))
 
 
 def dequantise(trace: Trace, seed: int, grid_ns: int | None = None) -> Trace:
