@@ -91,6 +91,9 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="of the client (default: as many as the load takes, one per core at most)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.add_argument(
+        "--report", metavar="F.html", help="write a page with plots as well: one file, opens offline"
+    )
     parser.set_defaults(run=run)
 
 
@@ -136,6 +139,14 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         num_processes=args.processes,
     )
+    if args.report is not None:
+        from headway.lab.html_report import check_report
+
+        check_report(args.report)
     result = uvloop.run(measure(options))
     print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
+    if args.report is not None:
+        from headway.lab.html_report import write_report
+
+        write_report(result, args.report)
     return _INTERRUPTED if result.interrupted else 0
