@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -84,6 +85,10 @@ def test_its_text_says_how_it_was_measured(
         (("http://127.0.0.1:1", "--model", "m", "--workload", "heavy"), "heavy"),
         (("http://127.0.0.1:1", "--model", "m", "--slo", "ttft=soon"), "ttft"),
         (("http://127.0.0.1:1", "--api-key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY is not set"),
+        (
+            ("http://127.0.0.1:1", "--report", "/nonexistent/r.html"),
+            "cannot be written to /nonexistent/r.html",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(
@@ -101,6 +106,16 @@ def test_nobody_who_answers_is_a_result(capsys: pytest.CaptureFixture[str]) -> N
     report = told(capsys, "http://127.0.0.1:1", "--model", "m", "--requests", "3")
     assert (report["offered"], report["ok"], report["errors"]) == (3, 0, {"connection": 3})
     assert report["ttft_ms"]["with_failures"]["p50"] == "inf"
+
+
+def test_it_writes_a_report_beside_what_it_prints(
+    shared_server: RealServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    report = told(capsys, shared_server.url, "--requests", "3", "--output-tokens", "2", "--report", str(path))
+    page = path.read_text("utf-8")
+    assert f"How long users wait for {report['model']}" in page
+    assert shared_server.url.removeprefix("http://") in page
 
 
 def test_ctrl_c_reports_what_was_over(shared_server: RealServer) -> None:

@@ -4,31 +4,34 @@ from collections.abc import Iterator, Sequence
 
 from headway.core.clock import NS_PER_MS
 from headway.lab.distribution import Distribution
+from headway.lab.figure_text import percentile_text
 from headway.lab.latency import intervals, ttft_ns
 from headway.lab.measurement import RunResult
-from headway.lab.plot_data import Histogram, histogram
+from headway.lab.plot_data import Histogram, histogram, mostly_cached
 from headway.lab.plotly_form import BLUE, GREEN, ORANGE, RED, Trace, axis, rounded
 from headway.lab.report_section import Plot, Section
 
+LEAST_OF_KIND = 8
+"""Requests; the shape of fewer says nothing."""
 _MARKED = (("p50", ORANGE), ("p95", RED))
 
 
 def ttft_section(result: RunResult) -> Section:
-    """Return the distribution of TTFT; prompts of which the server had some in its cache apart, where it says so."""
+    """Return the distribution of TTFT; prompts that the server had mostly in its cache apart, where it says so."""
     heading = "Time to the first token"
     cached: list[float] = []
     cold: list[float] = []
     for exchange in result.exchanges:
         found = ttft_ns(exchange)
         if exchange.ok and found is not None:
-            (cached if exchange.cached_tokens else cold).append(found / NS_PER_MS)
+            (cached if mostly_cached(exchange) else cold).append(found / NS_PER_MS)
     if not cached and not cold:
         return Section(heading=heading, text=("No request was answered: there is nothing to plot.",))
     text = "How many requests waited how long. Taller means more of them, further to the right slower."
     drawn = [("requests", histogram(cold + cached), BLUE)]
-    if cached and cold:
-        text += " Those of which the server had some of the prompt in its cache stand apart; shares are of each kind."
-        drawn = [("nothing cached", histogram(cold), BLUE), ("some cached", histogram(cached), GREEN)]
+    if min(len(cached), len(cold)) >= LEAST_OF_KIND:
+        text += " Those with most of their prompt in the server's cache stand apart; shares are of each kind."
+        drawn = [("prompt mostly new", histogram(cold), BLUE), ("mostly cached", histogram(cached), GREEN)]
     num_failed = result.summary.num_offered - result.summary.num_ok
     if num_failed:
         text += f" The {num_failed:,} that failed are in no distribution here."
@@ -83,9 +86,7 @@ def _mark(figures: Distribution, name: str, colour: str, top: float) -> Iterator
     value, interval = figures.percentiles[name], figures.intervals[name]
     if value is None:
         return
-    told = f"{name}: {value:,.4g} ms"
     if interval is not None:
-        told += f" ({interval[0]:,.4g} to {interval[1]:,.4g})"
         low, high = rounded(interval)
         yield {
             "type": "scatter",
@@ -103,7 +104,7 @@ def _mark(figures: Distribution, name: str, colour: str, top: float) -> Iterator
     yield {
         "type": "scatter",
         "mode": "lines",
-        "name": told,
+        "name": f"{name}: {percentile_text(figures, name)} ms",
         "x": rounded((value, value)),
         "y": [0, top],
         "line": {"color": colour, "width": 2},

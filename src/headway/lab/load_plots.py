@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from headway.core.clock import NS_PER_MS
 from headway.lab.exchange import Exchange
+from headway.lab.figure_text import number
 from headway.lab.latency import due_ns, itl_ns, ttft_ns
 from headway.lab.measurement import RunResult
-from headway.lab.plot_data import LEAST_PER_WINDOW, Window, evenly, in_flight, medians, windows
+from headway.lab.plot_data import LEAST_PER_WINDOW, Window, evenly, in_flight, medians, mostly_cached, windows
 from headway.lab.plotly_form import BLUE, GREEN, GREY, ORANGE, RED, Trace, axis, dots, plain, rounded
 from headway.lab.prompt_line import PromptLine, fit_prompt_line
 from headway.lab.report_section import Plot, Section
@@ -55,11 +56,12 @@ def prompt_section(result: RunResult) -> Section:
     if points[0][0] == points[-1][0]:
         return Section(heading=heading, text=("All prompts were equally long: there is nothing to compare.",))
     shown = evenly(points, MOST_POINTS)
-    cold = [point for point in shown if not point[2].cached_tokens]
-    cached = [point for point in shown if point[2].cached_tokens]
-    what = "prompt tokens that were not in the server's cache" if cached else "prompt tokens"
+    cold = [point for point in shown if not mostly_cached(point[2])]
+    cached = [point for point in shown if mostly_cached(point[2])]
+    any_cached = any(exchange.cached_tokens for _, _, exchange in points)
+    what = "prompt tokens that were not in the server's cache" if any_cached else "prompt tokens"
     traces: list[Trace] = []
-    for name, colour, of in (("nothing cached", BLUE, cold), ("some cached", GREEN, cached)):
+    for name, colour, of in (("prompt mostly new", BLUE, cold), ("mostly cached", GREEN, cached)):
         if of:
             told = [(float(tokens), ttft_ms, _about(exchange)) for tokens, ttft_ms, exchange in of]
             traces.append(dots(name if cached else "requests", told, colour))
@@ -69,8 +71,8 @@ def prompt_section(result: RunResult) -> Section:
         traces.append(_line(line, shown[0][0], shown[-1][0]))
         low, high = line.interval
         text += (
-            f" The line through them says {_signed(line.ms_per_1k)} ms for 1,000 tokens more "
-            f"(95 % interval {_signed(low)} to {_signed(high)})."
+            f" The line through them says {number(line.ms_per_1k)} ms for 1,000 tokens more (95 % interval "
+            f"{number(low)} to {number(high)}); waiting for other requests is in it."
         )
     layout = {"xaxis": axis(what), "yaxis": axis("TTFT, ms", rangemode="tozero")}
     return Section(
@@ -130,10 +132,6 @@ def _about(exchange: Exchange) -> str:
     return plain(f"{exchange.label}, turn {exchange.turn}: {usage.prompt_tokens:,} prompt tokens{cached}")
 
 
-def _signed(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def _bounded(num_shown: int, num_all: int) -> str:
     return f" {num_shown:,} of {num_all:,} requests are shown, evenly taken." if num_shown < num_all else ""
 
@@ -172,7 +170,7 @@ def _line(line: PromptLine, low: float, high: float) -> Trace:
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"{_signed(line.ms_per_1k)} ms per 1,000 tokens",
+        "name": f"{number(line.ms_per_1k)} ms per 1,000 tokens",
         "x": [low, high],
         "y": rounded(line.base_ms + line.ms_per_1k * tokens / 1_000 for tokens in (low, high)),
         "line": {"color": ORANGE, "width": 2},
@@ -181,18 +179,18 @@ def _line(line: PromptLine, low: float, high: float) -> Trace:
 
 
 def _levels(what: str, points: Sequence[tuple[float, float]], on: str) -> Iterator[Trace]:
-    """Dots and the line of their medians on the axis `on`; the legend names them once."""
+    """Dots and their medians on the axis `on`; the legend names them once."""
     shown = evenly(sorted(points), MOST_POINTS)
     told = [(others, value, f"{what}, {others:.0f} others") for others, value in shown]
     yield dots("requests", told, GREY) | {"yaxis": on, "showlegend": on == "y"}
     middles = medians([others for others, _ in points], [value for _, value in points])
     yield {
         "type": "scatter",
-        "mode": "lines+markers",
+        "mode": "markers",
         "name": "their median",
         "x": rounded(others for others, _ in middles),
         "y": rounded(value for _, value in middles),
-        "line": {"color": BLUE, "width": 3},
+        "marker": {"color": BLUE, "size": 11, "symbol": "diamond"},
         "hovertemplate": f"half of them within %{{y:.4g}} ms ({what})<extra></extra>",
         "yaxis": on,
         "showlegend": on == "y",

@@ -78,6 +78,14 @@ def histogram(samples: Sequence[float], times: Sequence[int] | None = None) -> H
     )
 
 
+def mostly_cached(exchange: Exchange) -> bool:
+    """Whether the server had half of the prompt or more in its cache: a chat template's first tokens are always there."""
+    usage = exchange.answer.usage
+    if usage is None or not usage.cached_tokens or not usage.prompt_tokens:
+        return False
+    return 2 * usage.cached_tokens >= usage.prompt_tokens
+
+
 def in_flight(exchanges: Sequence[Exchange]) -> list[int]:
     """Return, for each request, how many others were dispatched and not over when it was dispatched."""
     starts = sorted(exchange.stamps.dispatched_ns for exchange in exchanges)

@@ -1,12 +1,11 @@
 """What a report says in words and tables: an answer that anybody understands, the figures, the failures, the terms."""
 
-import math
 from collections.abc import Iterator
 
 from headway.core.clock import NS_PER_MS
 from headway.core.errors import ConfigError
 from headway.core.version import __version__
-from headway.lab.distribution import Distribution
+from headway.lab.figure_text import mean_text, number, percentile_text
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.report_section import Row, Section, Table
 from headway.lab.workload_spec import (
@@ -59,7 +58,7 @@ def figures_section(result: RunResult) -> Section:
     if summary.failures:
         figures.insert(1, ("TTFT, a failure as endless", summary.ttft.all_requests))
     rows = tuple(
-        (name, *(_with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
+        (name, *(percentile_text(found, shown) for shown in _SHOWN), mean_text(found), f"{found.n:,}")
         for name, found in figures
     )
     head = ("milliseconds", *(f"{name} (95 % interval)" for name in _SHOWN), "mean ± deviation", "values")
@@ -76,8 +75,8 @@ def failures_section(result: RunResult) -> Section | None:
     if not first:
         return None
     rows = tuple(
-        (label, f"{number:,}", _shortened(first.get(label, "")))
-        for label, number in result.summary.failures.items()
+        (label, f"{count:,}", _shortened(first.get(label, "")))
+        for label, count in result.summary.failures.items()
     )
     unsent = result.summary.num_unsent_turns
     told = f"{unsent:,} turns were not sent, since the turn before failed." if unsent else ""
@@ -116,8 +115,8 @@ def run_section(result: RunResult) -> Section:
 def _warnings(result: RunResult) -> Iterator[str]:
     if not result.believable:
         yield (
-            f"Do not believe these figures: the measuring program itself sent 1 of 100 requests {_ms(_lag_ms(result))} ms "
-            f"late or more; {LAG_LIMIT_NS // NS_PER_MS} ms are allowed. Offer less, or measure from a less busy machine."
+            f"Do not believe these figures: the measuring program itself sent 1 of 100 requests {number(_lag_ms(result))} "
+            f"ms late or more; {LAG_LIMIT_NS // NS_PER_MS} ms are allowed. Offer less, or measure from a less busy machine."
         )
     if result.interrupted:
         yield "The run was interrupted: this is what was over by then."
@@ -125,40 +124,37 @@ def _warnings(result: RunResult) -> Iterator[str]:
 
 def _answer(result: RunResult) -> Iterator[str]:
     summary = result.summary
-    num_failed = summary.num_offered - summary.num_ok
     yield (
         f"{summary.num_offered:,} requests in {_seconds(summary.duration_s)} were sent to "
         f"{result.options.endpoint.authority}: {_what(result)}, {_when(result)}."
     )
+    if summary.num_offered:
+        yield " ".join(_findings(result))
+    if summary.num_ok and result.believable:
+        yield (
+            f"The measuring program kept up: it sent 99 of 100 requests no later than {number(_lag_ms(result))} ms after "
+            "they were due, so these are the server's times and not its own."
+        )
+
+
+def _findings(result: RunResult) -> Iterator[str]:
+    summary = result.summary
+    num_failed = summary.num_offered - summary.num_ok
     half, most = (summary.ttft.successes.percentiles[name] for name in ("p50", "p95"))
     if half is not None and most is not None:
         who = "Of the users who were answered, half" if num_failed else "Half of the users"
-        yield (
-            f"{who} saw their answer begin within {_seconds(half / 1e3)}, 95 % within {_seconds(most / 1e3)}."
-            f"{_speed(result)}"
-        )
+        yield f"{who} saw their answer begin within {_seconds(half / 1e3)}, 95 % within {_seconds(most / 1e3)}."
+    itl_ms = summary.itl.percentiles["p50"]
+    if itl_ms:
+        what = "pieces" if summary.token_source == "chunks" else "tokens (words, or parts of words)"
+        yield f"From then on text usually came at {1e3 / itl_ms:,.3g} {what} a second."
     if num_failed:
-        kinds = ", ".join(f"{number:,} {label}" for label, number in summary.failures.items())
+        kinds = ", ".join(f"{count:,} {label}" for label, count in summary.failures.items())
         yield f"{num_failed:,} of {summary.num_offered:,} requests failed ({kinds})."
-    elif summary.num_offered:
+    else:
         yield "No request failed."
     if summary.goodput is not None and summary.goodput.fraction is not None:
         yield f"{summary.goodput.fraction:.1%} of all requests met the limits that were set."
-    if result.believable:
-        yield (
-            f"The measuring program kept up: it sent 99 of 100 requests no later than {_ms(_lag_ms(result))} ms after they "
-            "were due, so these are the server's times and not its own."
-        )
-
-
-def _speed(result: RunResult) -> str:
-    itl_ms = result.summary.itl.percentiles["p50"]
-    if not itl_ms or not math.isfinite(itl_ms):
-        return ""
-    what = (
-        "pieces of text" if result.summary.token_source == "chunks" else "tokens (words, or parts of words)"
-    )
-    return f" Then {1e3 / itl_ms:,.3g} {what} a second came at the usual pace."
 
 
 def _what(result: RunResult) -> str:
@@ -184,9 +180,9 @@ def _what(result: RunResult) -> str:
 
 
 def _when(result: RunResult) -> str:
-    form, _, number = result.arrival.partition(":")
+    form, _, users = result.arrival.partition(":")
     if form == "closed":
-        return f"by {number} users at a time" if number != "1" else "one after another"
+        return f"by {users} users at a time" if users != "1" else "one after another"
     rate = result.summary.request_rate
     return "at times fixed beforehand" + ("" if rate is None else f", {rate:,.3g} a second on average")
 
@@ -205,25 +201,6 @@ def _throughput(result: RunResult) -> Iterator[str]:
     }
     if summary.token_source is not None:
         yield f"{summary.output_tokens:,} tokens were written{rate}{peak}; tokens are {by[summary.token_source]}."
-
-
-def _with_interval(found: Distribution, name: str) -> str:
-    value, interval = found.percentiles[name], found.intervals[name]
-    if value is None:
-        return "–"
-    return _ms(value) if interval is None else f"{_ms(value)} ({_ms(interval[0])} to {_ms(interval[1])})"
-
-
-def _mean(found: Distribution) -> str:
-    if found.mean is None:
-        return "–"
-    return _ms(found.mean) + ("" if found.std is None else f" ± {_ms(found.std)}")
-
-
-def _ms(value: float) -> str:
-    if math.isinf(value):
-        return "∞"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _seconds(duration_s: float) -> str:
