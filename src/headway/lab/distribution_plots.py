@@ -61,7 +61,7 @@ def _plot(drawn: Sequence[tuple[str, Histogram, str]], figures: Distribution, sh
     logarithmic = any(found.logarithmic for _, found, _ in drawn)
     layout = {
         "xaxis": axis("milliseconds", type="log" if logarithmic else "linear"),
-        "yaxis": axis(share, tickformat=".0%", range=[0, top]),
+        "yaxis": axis(share, tickformat=".1~%", range=[0, top]),
     }
     return Plot(traces=(*(_steps(*each) for each in drawn), *marks), layout=layout)
 

@@ -104,7 +104,8 @@ def concurrency_section(result: RunResult) -> Section:
         "token took (above) and each further one on average (below)."
     )
     layout = {
-        "xaxis": axis("others under way at the start", anchor="y2"),
+        "xaxis": axis("others under way at the start", anchor="y2")
+        | ({"dtick": 1} if max(levels) <= 12 else {}),
         "yaxis": axis("TTFT, ms", domain=[0.55, 1], rangemode="tozero"),
         "yaxis2": axis("ITL, ms", domain=[0, 0.45], rangemode="tozero"),
     }

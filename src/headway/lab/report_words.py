@@ -147,7 +147,7 @@ def _findings(result: RunResult) -> Iterator[str]:
     itl_ms = summary.itl.percentiles["p50"]
     if itl_ms:
         what = "pieces" if summary.token_source == "chunks" else "tokens (words, or parts of words)"
-        yield f"From then on text usually came at {1e3 / itl_ms:,.3g} {what} a second."
+        yield f"From then on text usually came at {number(1e3 / itl_ms)} {what} a second."
     if num_failed:
         kinds = ", ".join(f"{count:,} {label}" for label, count in summary.failures.items())
         yield f"{num_failed:,} of {summary.num_offered:,} requests failed ({kinds})."
@@ -184,15 +184,17 @@ def _when(result: RunResult) -> str:
     if form == "closed":
         return f"by {users} users at a time" if users != "1" else "one after another"
     rate = result.summary.request_rate
-    return "at times fixed beforehand" + ("" if rate is None else f", {rate:,.3g} a second on average")
+    return "at times fixed beforehand" + ("" if rate is None else f", {number(rate)} a second on average")
 
 
 def _throughput(result: RunResult) -> Iterator[str]:
     summary = result.summary
     rate = (
-        "" if summary.output_tok_s is None else f", {summary.output_tok_s:,.4g} a second over the whole run"
+        ""
+        if summary.output_tok_s is None
+        else f", {number(summary.output_tok_s)} a second over the whole run"
     )
-    peak = "" if summary.peak_tok_s is None else f", {summary.peak_tok_s:,.4g} in the busiest second"
+    peak = "" if summary.peak_tok_s is None else f", {number(summary.peak_tok_s)} in the busiest second"
     by = {
         "usage": "as the server counts them",
         "tokenizer": "counted by the model's tokenizer",
