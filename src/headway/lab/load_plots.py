@@ -192,6 +192,7 @@ def _levels(what: str, points: Sequence[tuple[float, float]], on: str) -> Iterat
         "x": rounded(others for others, _ in middles),
         "y": rounded(value for _, value in middles),
         "marker": {"color": BLUE, "size": 11, "symbol": "diamond"},
+        "cliponaxis": False,
         "hovertemplate": f"half of them within %{{y:.4g}} ms ({what})<extra></extra>",
         "yaxis": on,
         "showlegend": on == "y",
