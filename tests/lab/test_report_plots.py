@@ -1,5 +1,6 @@
 """The sections with plots: what is drawn, in plotly's form, and what is said where there is nothing to draw."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,10 +9,15 @@ import plotly.graph_objects
 import pytest
 
 from headway.lab.distribution_plots import itl_section, ttft_section
+from headway.lab.exchange import Exchange
+from headway.lab.ladder import Measured
+from headway.lab.ladder_plot import ladder_section
+from headway.lab.ladder_run import LadderRun, LadderStep
 from headway.lab.load_plots import MOST_POINTS, concurrency_section, prompt_section, rate_section
 from headway.lab.measurement import RunResult
 from headway.lab.plotly_form import plain
 from headway.lab.report_section import Section
+from headway.lab.report_words import overview_section
 from headway.lab.waterfall import MOST_ROWS, Part, parts, waterfall_section
 from support.lab_runs import answered, failed, result_of, usual_run
 
@@ -106,6 +112,55 @@ def test_latency_is_drawn_over_the_others_under_way() -> None:
     assert section.plot.traces[1]["x"] == [0, 1, 2]
     assert section.plot.traces[1]["y"] == [100, 100, 100]
     assert section.plot.traces[3]["yaxis"] == "y2"
+
+
+def step(
+    rate: float, p95_ms: float, high_ms: float, *exchanges: Exchange, slo_kept: bool = True
+) -> LadderStep:
+    measured = Measured(
+        rate=rate, p95_ms=p95_ms, p95_low_ms=min(p95_ms, 50), p95_high_ms=high_ms, slo_kept=slo_kept
+    )
+    return LadderStep(
+        measured=measured, exchanges=exchanges, num_cut=0, start_ns=0, lag_p99_ns=0, num_unsent_turns=0
+    )
+
+
+def test_a_ladder_shows_latency_against_rate() -> None:
+    assert ladder_section(usual_run()) is None
+    steps = (
+        step(10, 60, 80, answered(ttft_ms=10)),
+        step(20, 90, 130),
+        step(30, 90, 99, slo_kept=False),
+        step(40, 90, math.inf),
+        step(50, math.inf, math.inf, answered(ttft_ms=60), failed()),
+    )
+    ladder = LadderRun(steps=steps, finding=None, limit_ms=100)
+    result = replace(usual_run(), ladder=ladder)
+    section = ladder_section(result)
+    assert section is not None
+    traces = drawn(section)
+    assert traces["kept"]["x"] == [10]
+    assert traces["kept"]["error_y"]["array"] == [20]
+    assert traces["not kept beyond doubt"]["x"] == [20, 30, 40]
+    assert traces["not kept beyond doubt"]["marker"]["symbol"] == ["circle", "circle", "triangle-up"]
+    assert traces["limit: 100 ms"]["y"] == [100, 100]
+    assert "1 of 5 steps are not drawn" in section.text[1]
+    assert section.plot is not None
+    assert plotly.graph_objects.Figure(data=section.plot.traces, layout=section.plot.layout).data
+    # The figures are those of the last step, and so are the distributions.
+    assert drawn(ttft_section(result))["requests"]["x"][0] == 57
+    assert overview_section(result).text[:1] == (
+        "The ladder did not come to its end; 5 steps were measured.",
+    )
+    assert "at 50 a second" in overview_section(result).text[1]
+
+
+def test_a_ladder_whose_every_step_was_broken_says_so() -> None:
+    ladder = LadderRun(steps=(step(50, math.inf, math.inf),), finding=None, limit_ms=100)
+    section = ladder_section(replace(usual_run(), ladder=ladder))
+    assert section is not None
+    assert section.plot is None
+    assert section.text[-1] == "No step has a P95 to plot."
 
 
 def test_a_request_is_cut_into_what_its_time_went_to() -> None:

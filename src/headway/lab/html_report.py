@@ -14,6 +14,7 @@ from pathlib import Path
 from headway.core.errors import ConfigError
 from headway.lab.atomic_file import check_writable, write_whole
 from headway.lab.distribution_plots import itl_section, ttft_section
+from headway.lab.ladder_plot import ladder_section
 from headway.lab.load_plots import concurrency_section, prompt_section, rate_section
 from headway.lab.measurement import RunResult
 from headway.lab.report_section import Section
@@ -30,6 +31,7 @@ SECTIONS: tuple[Callable[[RunResult], Section | None], ...] = (
     overview_section,
     figures_section,
     failures_section,
+    ladder_section,
     ttft_section,
     itl_section,
     rate_section,

@@ -12,6 +12,7 @@ from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import percentile
 from headway.lab.exchange import Exchange
 from headway.lab.latency import due_ns, ttft_ns
+from headway.lab.measurement import RunResult
 
 NUM_BINS = 60
 NUM_WINDOWS = 40
@@ -76,6 +77,13 @@ def histogram(samples: Sequence[float], times: Sequence[int] | None = None) -> H
     return Histogram(
         edges=tuple(edges.tolist()), shares=tuple((counts / total).tolist()), logarithmic=logarithmic
     )
+
+
+def reported(result: RunResult) -> Sequence[Exchange]:
+    """Return the requests that a result's summary is of: of a ladder, those of the steps at the rate that it found."""
+    if result.ladder is None:
+        return result.exchanges
+    return [exchange for step in result.ladder.reported for exchange in step.exchanges]
 
 
 def mostly_cached(exchange: Exchange) -> bool:

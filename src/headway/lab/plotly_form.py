@@ -17,7 +17,13 @@ def plain(text: str) -> str:
 def axis(title: str, **more: object) -> dict[str, object]:
     """Return an axis; names of `more` are plotly's."""
     numbers = {"separatethousands": True, "exponentformat": "none"}
-    return {"title": {"text": title, "standoff": 12}, "automargin": True, "zeroline": False, **numbers, **more}
+    return {
+        "title": {"text": title, "standoff": 12},
+        "automargin": True,
+        "zeroline": False,
+        **numbers,
+        **more,
+    }
 
 
 def dots(name: str, points: Sequence[tuple[float, float, str]], colour: str) -> dict[str, object]:

@@ -7,6 +7,7 @@ from headway.core.errors import ConfigError
 from headway.core.version import __version__
 from headway.lab.figure_text import mean_text, number, percentile_text
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
+from headway.lab.plot_data import reported
 from headway.lab.report_section import Row, Section, Table
 from headway.lab.workload_spec import (
     Context,
@@ -68,7 +69,7 @@ def figures_section(result: RunResult) -> Section:
 def failures_section(result: RunResult) -> Section | None:
     """Return what failed, by kind, with the first message of each; None if nothing did."""
     first: dict[str, str] = {}
-    for exchange in result.exchanges:
+    for exchange in reported(result):
         failure = exchange.answer.failure
         if failure is not None:
             first.setdefault(failure.label, failure.message)
@@ -124,6 +125,8 @@ def _warnings(result: RunResult) -> Iterator[str]:
 
 def _answer(result: RunResult) -> Iterator[str]:
     summary = result.summary
+    if result.ladder is not None:
+        yield result.ladder.sentence()
     yield (
         f"{summary.num_offered:,} requests in {_seconds(summary.duration_s)} were sent to "
         f"{result.options.endpoint.authority}: {_what(result)}, {_when(result)}."
@@ -159,7 +162,7 @@ def _findings(result: RunResult) -> Iterator[str]:
 
 def _what(result: RunResult) -> str:
     try:
-        workload = parse_workload(result.options.workload)
+        workload = parse_workload(result.options.workload, result.options.lines)
     except ConfigError:
         return result.options.workload
     match workload:
@@ -183,6 +186,8 @@ def _when(result: RunResult) -> str:
     form, _, users = result.arrival.partition(":")
     if form == "closed":
         return f"by {users} users at a time" if users != "1" else "one after another"
+    if result.ladder is not None and result.ladder.reported:
+        return f"at {number(result.ladder.reported[0].measured.rate)} a second"
     rate = result.summary.request_rate
     return "at times fixed beforehand" + ("" if rate is None else f", {number(rate)} a second on average")
 
