@@ -151,7 +151,8 @@ def plan_traffic(options: RunOptions) -> Traffic:
         num_requests = _num_planned(workload, trace)
     if trace is not None:
         trace = replayed(trace, options.replay, options.seed)
-        trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
+        if not isinstance(load, LadderRules):  # of which it is the least of a step
+            trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
     return Traffic(
         options=options,
         arrival=options.arrival or ("trace" if trace else "closed:1"),
