@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from headway.cli.bench_trace import add_bytes_per_token
@@ -10,6 +11,8 @@ from headway.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
+    from headway.lab.measurement import RunResult
+    from headway.lab.run_options import RunOptions
 
 _INTERRUPTED = 130
 
@@ -92,6 +95,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument(
+        "--no-live", action="store_true", help="no table in the terminal while it runs (on standard error)"
+    )
+    parser.add_argument(
         "--report", metavar="F.html", help="write a page with plots as well: one file, opens offline"
     )
     parser.set_defaults(run=run)
@@ -143,10 +149,25 @@ def run(args: argparse.Namespace) -> int:
         from headway.lab.html_report import check_report
 
         check_report(args.report)
-    result = uvloop.run(measure(options))
+    result = uvloop.run(measure(options) if args.no_live else _watched(options))
     print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
     if args.report is not None:
         from headway.lab.html_report import write_report
 
         write_report(result, args.report)
     return _INTERRUPTED if result.interrupted else 0
+
+
+async def _watched(options: "RunOptions") -> "RunResult":
+    """Measure with a table on standard error that shows how it goes, where that is a terminal."""
+    from headway.cli.live_screen import LiveScreen, is_possible
+    from headway.lab.measurement import measure
+
+    if not is_possible():
+        return await measure(options)
+    asked = ", ".join(form for form in (options.workload, options.arrival) if form is not None)
+    with LiveScreen(f"{options.endpoint.authority}: {asked}") as screen:
+        result = await measure(options, screen.see, on_start=screen.begin)
+    if screen.error is not None:
+        print(f"headway: the live table ended early: {screen.error!r}", file=sys.stderr)
+    return result
