@@ -39,14 +39,18 @@ def parse_arguments() -> argparse.Namespace:
         "--workloads", help="light, medium, multi-turn, mixed, separated by commas (default: all)"
     )
     parser.add_argument("--rounds", type=positive, default=3, help="default: %(default)s")
-    parser.add_argument("--requests", type=positive, metavar="N", help="conversations a cell at most, to try it")
+    parser.add_argument(
+        "--requests", type=positive, metavar="N", help="conversations a cell at most, to try it"
+    )
     parser.add_argument(
         "--threads", type=positive, default=len(os.sched_getaffinity(0)), help="default: all CPUs"
     )
     parser.add_argument(
         "--cache", type=Path, default=default_cache(), help="folder of environments and models"
     )
-    parser.add_argument("--headway", default=str(ROOT / ".venv/bin/headway"), help="the command to measure with")
+    parser.add_argument(
+        "--headway", default=str(ROOT / ".venv/bin/headway"), help="the command to measure with"
+    )
     parser.add_argument("--fresh", action="store_true", help="measure what is on record again")
     parser.add_argument("--out", type=Path, help="results file (default: today's)")
     return parser.parse_args()
@@ -82,7 +86,9 @@ def run(
     if "measure" in steps:
         record.check({"machine": describe_machine(), "threads": args.threads})
         if record.data.get("settings", settings) != settings:
-            raise ValueError(f"{path.name} was measured with {record.data['settings']}; take another --out or --fresh")
+            raise ValueError(
+                f"{path.name} was measured with {record.data['settings']}; take another --out or --fresh"
+            )
     if "setup" in steps:
         set_up(cache, args.headway, names)
     if "measure" in steps:
@@ -145,7 +151,10 @@ def facts(command: str, gguf: Path, files: Files) -> dict[str, Any]:
     models = (gguf, files.q8_0, files.bf16_folder / "model.safetensors")
     return {
         "machine": describe_machine(),
-        "headway": {"version": output_of([command, "--version"]).strip(), "commit": commit.stdout.strip() or None},
+        "headway": {
+            "version": output_of([command, "--version"]).strip(),
+            "commit": commit.stdout.strip() or None,
+        },
         "requirements": {peer: pinned(peer) for peer in (LLAMA_CPP, VLLM)},
         "models": {
             path.name: {

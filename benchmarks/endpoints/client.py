@@ -43,11 +43,11 @@ def kept(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the object without what was asked for and what intervals and tails of few samples would say."""
     found = {name: report[name] for name in _PLAIN} | _figures(report)
     if by_turn := report.get("by_turn"):
-        found["by_turn"] = [{"turn": one["turn"], "n": one.get("n")} | _figures(one) for one in by_turn]
+        found["by_turn"] = [
+            {name: one.get(name) for name in ("turn", "n", "cached_share")} | _figures(one) for one in by_turn
+        ]
     return found
 
 
 def _figures(report: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: {key: report[name].get(key) for key in _PERCENTILES} for name in _FIGURES if name in report
-    }
+    return {name: {key: report[name].get(key) for key in _PERCENTILES} for name in _FIGURES if name in report}

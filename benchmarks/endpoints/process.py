@@ -18,7 +18,7 @@ START_TIMEOUT_S = 300
 """vLLM compiles the model when it first starts, which takes two minutes on two cores."""
 
 _STOP_TIMEOUT_S = 30
-_LOOK_EVERY_S = 0.2
+_LOOK_EVERY_S = 0.05
 _ANSWER_TIMEOUT_S = 60
 
 PROBE = "Count: 1234, 56 … naïve café 日本.\n\n```python\ndef f(x):\n    return x ** 2  # squared\n```"
@@ -63,7 +63,9 @@ def wait_ready(server: Server, port: int, process: "subprocess.Popen[bytes]", lo
     while time.monotonic() < until:
         if process.poll() is not None:
             last = log.read_text(errors="replace").strip().splitlines()[-1:]
-            raise ServerFailed(f"{server.name} ended with status {process.returncode}: {' '.join(last)} ({log})")
+            raise ServerFailed(
+                f"{server.name} ended with status {process.returncode}: {' '.join(last)} ({log})"
+            )
         if status(port, server.health) == http.client.OK:
             return
         time.sleep(_LOOK_EVERY_S)

@@ -55,7 +55,9 @@ def _cases(data: Mapping[str, Any]) -> dict[str, Case]:
 def _heading(data: Mapping[str, Any], source: str) -> Iterator[str]:
     machine = data["machine"]
     virtual = ", a virtual machine" if machine["virtual_machine"] else ""
-    versions = ", ".join(lines[-1] if peer != "vllm" else lines[1] for peer, lines in data["requirements"].items())
+    versions = ", ".join(
+        lines[-1] if peer != "vllm" else lines[1] for peer, lines in data["requirements"].items()
+    )
     yield (
         f"{data['date']}, {machine['cpu']} ({', '.join(machine['cpu_flags'])}){virtual}, {data['threads']} threads; "
         f"{data['headway']['version']} ({data['headway']['commit']}), {versions}. Answers of at most "
@@ -87,7 +89,9 @@ def _details(cases: Mapping[str, Case]) -> Iterator[str]:
             runs = _good(case, server)
             if not case["runs"].get(server):
                 continue
-            cells = [_spread([latency(run, case, figure, key) for run in runs]) for _, figure, key in _DETAILS]
+            cells = [
+                _spread([latency(run, case, figure, key) for run in runs]) for _, figure, key in _DETAILS
+            ]
             cells += [
                 _spread([rate(run) for run in runs]),
                 _spread([run["output_tokens"] / run["ok"] if run["ok"] else None for run in runs]),
@@ -116,7 +120,11 @@ def _doubts(data: Mapping[str, Any], cases: Mapping[str, Case]) -> Iterator[str]
     good = [run for run in runs if "error" not in run]
     lags = [run["lag_ms"]["p95"] for run in good if run["lag_ms"]["p95"] is not None]
     late = sum(not run["believable"] for run in good)
-    told = f"The client sent 95 of 100 requests within {max(lags):.1f} ms of when they were due in its worst run" if lags else "No lag"
+    told = (
+        f"The client sent 95 of 100 requests within {max(lags):.1f} ms of when they were due in its worst run"
+        if lags
+        else "No lag"
+    )
     yield (
         f"{told}; {late or 'none'} of {len(good)} runs had to be doubted for it. Neighbours of the machine took at most "
         f"{max((run['stolen'] for run in runs), default=0):.0%} of a run."

@@ -58,7 +58,12 @@ def _serve(plan: Plan, record: Record, name: str, number: int, cells: Sequence[C
         for cell in cells:
             busy = BusyMeter()
             run = _measure(plan, port, at_most(cell, plan.most_requests), seed(cell, number))
-            note(record, cell, name, {"round": number} | run | {"stolen": busy.stolen(), "load": load_average()})
+            note(
+                record,
+                cell,
+                name,
+                {"round": number} | run | {"stolen": busy.stolen(), "load": load_average()},
+            )
             record.save()
             _say(f"  {TITLES[name]:12} {cell.name:24} {_told(run)}")
 
@@ -75,7 +80,13 @@ def note(record: Record, cell: Cell, server: str, run: dict[str, Any]) -> None:
     """Put a run into the record, in place of one of the same round."""
     case = record.cases.setdefault(
         cell.name,
-        {"title": cell.title, "workload": cell.workload, "arrival": cell.arrival, "turn": cell.turn, "runs": {}},
+        {
+            "title": cell.title,
+            "workload": cell.workload,
+            "arrival": cell.arrival,
+            "turn": cell.turn,
+            "runs": {},
+        },
     )
     others = [known for known in case["runs"].get(server, ()) if known["round"] != run["round"]]
     case["runs"][server] = sorted([*others, run], key=lambda one: one["round"])
@@ -85,9 +96,7 @@ def _told(run: Mapping[str, Any]) -> str:
     if "error" in run:
         return f"failed: {run['error']}"
     failed = f", {run['offered'] - run['ok']} failed" if run["ok"] < run["offered"] else ""
-    return (
-        f"TTFT {_ms(run['ttft_ms']['p50'])}, TPOT {_ms(run['tpot_ms']['p50'])}, {run['duration_s']:.0f} s{failed}"
-    )
+    return f"TTFT {_ms(run['ttft_ms']['p50'])}, TPOT {_ms(run['tpot_ms']['p50'])}, {run['duration_s']:.0f} s{failed}"
 
 
 def _ms(value: float | None) -> str:

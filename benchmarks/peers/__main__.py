@@ -146,9 +146,7 @@ def facts(models: dict[str, tuple[Path, str]], headway: str) -> dict[str, Any]:
     return {
         "machine": describe_machine(),
         "headway": {"version": version.strip(), "commit": commit.stdout.strip() or None},
-        "requirements": {
-            peer: pinned(peer) for peer in MODULES
-        },
+        "requirements": {peer: pinned(peer) for peer in MODULES},
         "llama_cpp_build_options": list(LLAMA_BUILD_OPTIONS),
         "models": {
             name: {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256}
