@@ -14,8 +14,8 @@ from pathlib import Path
 
 from endpoints.servers import MODEL_NAME, Server
 
-START_TIMEOUT_S = 300
-"""vLLM compiles the model when it first starts, which takes two minutes on two cores."""
+START_TIMEOUT_S = 900
+"""vLLM compiles the model when it starts, which takes a minute on two idle cores and ten on busy ones."""
 
 _STOP_TIMEOUT_S = 30
 _LOOK_EVERY_S = 0.05

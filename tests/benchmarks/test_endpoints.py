@@ -159,7 +159,7 @@ def test_what_is_told_of_a_server_names_no_folder(cache: Cache, tmp_path: Path) 
     server = vllm(cache, Files(q8_0=tmp_path / "q8.gguf", bf16_folder=tmp_path / "bf16"), 1)
     assert str(tmp_path) in " ".join([*server.command, *server.environment.values()])
     assert "/" not in server.shown()
-    assert f"LD_PRELOAD={TCMALLOC}:libiomp5.so vllm serve bf16" in server.shown()
+    assert f"LD_PRELOAD={TCMALLOC}:libiomp5.so python -m vllm.entrypoints.openai.api_server --model bf16 " in server.shown()
 
 
 def test_libraries_that_are_not_there_are_not_preloaded(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_server_that_never_serves_is_given_up(tmp_path: Path, monkeypatch: pyt
         pytest.fail("it never served")
 
 
-def test_no_usage_is_told(tmp_path: Path) -> None:
+def test_no_usage_is_told() -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.close()
