@@ -42,7 +42,7 @@ CELLS = (
     *_cells("light", (("closed:1", 8), ("closed:4", 16), ("closed:8", 24), ("poisson:2", 16))),
     *_cells("medium", (("closed:1", 2), ("closed:4", 4), ("closed:8", 8), ("poisson:0.15", 3))),
     *_cells("multi-turn", (("closed:1", 1), ("closed:4", 4), ("closed:8", 8), ("poisson:0.15", 3)), turn=5),
-    *_cells(MIXED, (("closed:1", 4), ("closed:4", 8), ("closed:8", 12), ("poisson:0.3", 6))),
+    *_cells(MIXED, (("closed:1", 4), ("closed:4", 6), ("closed:8", 8), ("poisson:0.3", 5))),
 )
 
 
