@@ -1,13 +1,14 @@
 """Percentiles are what was measured, intervals hold what they promise, failures make nothing faster."""
 
 import math
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.lab.distribution import PERCENTILES, describe, order_interval, percentile
+from headway.lab.distribution import PERCENTILES, _Blocks, describe, order_interval, percentile
 
 finite = st.floats(min_value=-1e6, max_value=1e6)
 
@@ -128,3 +129,26 @@ def test_the_same_samples_have_the_same_intervals() -> None:
     assert describe(samples, clusters) == describe(samples, clusters)
     shuffled = describe([9.0, 2.0, 1.0, 8.0, 3.0, 5.0], [2, 1, 0, 1, 2, 0])
     assert shuffled.intervals == describe(samples, clusters).intervals
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100) | st.just(math.inf), st.integers(0, 4)), min_size=1, max_size=40),
+    st.integers(1, 5),
+    st.randoms(use_true_random=False),
+)
+def test_blocks_find_the_sample_that_counting_finds(
+    samples: list[tuple[float, int]], num_drawn: int, random: Random
+) -> None:
+    ordered = np.array(sorted(value for value, _ in samples))
+    cluster = np.array([cluster for _, cluster in samples])
+    times = np.array([[random.randint(0, 3) for _ in range(5)] for _ in range(num_drawn)], dtype=np.float64)
+    times[:, cluster[0]] += 1  # one sample at least
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.lab.distribution._MOST_BLOCKS", 4)
+        blocks = _Blocks(cluster, 5)
+    up_to = np.cumsum(times @ blocks.counts, axis=1)
+    for share in (0.01, 0.5, 0.9, 1.0):
+        ranks = np.maximum(1, np.ceil(up_to[:, -1] * share))
+        for row, position in enumerate(blocks.positions(times, up_to, ranks)):
+            drawn = np.repeat(ordered, times[row][cluster].astype(int))
+            assert ordered[position] == drawn[int(ranks[row]) - 1]

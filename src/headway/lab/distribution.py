@@ -18,6 +18,10 @@ from scipy import stats
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
 """Of a bootstrap: the ends of its intervals are known to a few per cent of their width, which is what an interval is for."""
+_DRAWN_AT_ONCE = 1_000_000
+"""Counts of clusters that are in memory at a time."""
+_MOST_BLOCKS = 256
+"""Of samples: more make the product larger with which a block is found, fewer the search within it."""
 
 PERCENTILES: Mapping[str, float] = MappingProxyType(
     {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
@@ -123,29 +127,66 @@ def _cluster_intervals(
 
     `clusters` names each of the `ordered` samples' clusters. Seeded: the same samples have the same intervals.
     """
-    names, index = np.unique(clusters, return_inverse=True)
+    names, cluster = np.unique(clusters, return_inverse=True)
     if len(names) < 2:
         return None, dict.fromkeys(shares)
-    is_finite = np.isfinite(ordered)
-    finite = np.where(is_finite, ordered, 0.0)
+    finite = np.isfinite(ordered)
+    num_finite = np.bincount(cluster, finite, len(names))
+    sums = np.bincount(cluster, np.where(finite, ordered, 0.0), len(names))
+    blocks = _Blocks(cluster, len(names))
     rng = np.random.default_rng(0)
-    means: list[float] = []
-    found: dict[str, list[float]] = {name: [] for name in shares}
-    for _ in range(RESAMPLES):
-        drawn = np.bincount(rng.integers(len(names), size=len(names)), minlength=len(names))
-        times = drawn[index]  # each sample is in the resample
-        up_to = np.cumsum(times)
-        num_finite = int(times @ is_finite)
-        if num_finite:
-            means.append(float(times @ finite) / num_finite)
+    at_once = max(1, _DRAWN_AT_ONCE // len(names))
+    means: list[Floats] = []
+    found: dict[str, list[Floats]] = {name: [] for name in shares}
+    for first in range(0, RESAMPLES, at_once):
+        num_drawn = min(at_once, RESAMPLES - first)
+        picked = rng.integers(len(names), size=(num_drawn, len(names)))
+        picked += len(names) * np.arange(num_drawn)[:, None]
+        times = np.bincount(picked.ravel(), minlength=picked.size).reshape(picked.shape).astype(np.float64)
+        drawn_finite = times @ num_finite
+        some = drawn_finite > 0
+        means.append((times @ sums)[some] / drawn_finite[some])
+        up_to = np.cumsum(times @ blocks.counts, axis=1)
         for name, share in shares.items():
-            position = np.searchsorted(up_to, _rank(int(up_to[-1]), share))
-            found[name].append(float(ordered[position]))
-    return _ends(means), {name: _ends(each) for name, each in found.items()}
+            ranks = np.maximum(1, np.ceil(np.round(up_to[:, -1] * share, 9)))
+            found[name].append(ordered[blocks.positions(times, up_to, ranks)])
+    return _ends(np.concatenate(means)), {name: _ends(np.concatenate(each)) for name, each in found.items()}
 
 
-def _ends(drawn: Sequence[float]) -> Interval | None:
-    if not drawn:
+class _Blocks:
+    """Samples in rising order, cut into blocks, so that a resample's percentile is looked for within one of them only.
+
+    It finds the very sample that counting through all of them would, in a hundredth of the time with a million samples.
+    """
+
+    def __init__(self, cluster: NDArray[np.int64], num_clusters: int) -> None:
+        self._cluster = cluster
+        self._length = math.ceil(len(cluster) / _MOST_BLOCKS)
+        block = np.arange(len(cluster)) // self._length
+        num_blocks = int(block[-1]) + 1
+        counted = np.bincount(cluster * num_blocks + block, minlength=num_clusters * num_blocks)
+        self.counts = counted.reshape(num_clusters, num_blocks).astype(np.float64)
+        """Samples of a cluster in a block."""
+
+    def positions(self, times: Floats, up_to: Floats, ranks: Floats) -> NDArray[np.int64]:
+        """Return where in the order the sample of a rank (from 1) lies, for each row of how often clusters were drawn.
+
+        `up_to`: how many samples that row has up to the end of each block.
+        """
+        blocks = (up_to < ranks[:, None]).sum(axis=1)
+        before = np.where(blocks > 0, up_to[np.arange(len(times)), blocks - 1], 0.0)
+        found = np.empty(len(times), dtype=np.int64)
+        for block in np.unique(blocks):
+            rows = np.flatnonzero(blocks == block)
+            start = block * self._length
+            members = self._cluster[start : start + self._length]
+            within = np.cumsum(np.take(times[rows], members, axis=1), axis=1)
+            found[rows] = start + (within < (ranks - before)[rows, None]).sum(axis=1)
+        return found
+
+
+def _ends(drawn: Floats) -> Interval | None:
+    if not len(drawn):
         return None
-    ordered = np.sort(np.asarray(drawn))
+    ordered = np.sort(drawn)
     return percentile(ordered, (1 - CONFIDENCE) / 2), percentile(ordered, (1 + CONFIDENCE) / 2)

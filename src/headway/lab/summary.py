@@ -1,33 +1,34 @@
 """What a run's records add up to: the figures that a person reads and scripts rely on. Pure functions over exchanges.
 
-Durations are milliseconds here. Percentiles of every figure are told over the requests that succeeded, and again with
-failures as infinity, so that a server that refuses its slowest requests is no faster for it.
+Durations are milliseconds here.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from headway.core.clock import NS_PER_MS, NS_PER_S
+from headway.lab.breakdown import (
+    ByCache,
+    Part,
+    by_cache,
+    by_cache_json,
+    by_label,
+    by_label_json,
+    by_turn,
+    by_turn_json,
+    prompt_tokens,
+)
 from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
-from headway.lab.goodput import Goodput, failures, goodput, values
+from headway.lab.figures import Figure, distribution_json, figure, figure_json, rounded
+from headway.lab.goodput import Goodput, failures, goodput
 from headway.lab.latency import due_ns, e2e_ns, intervals, lag_ns, tpot_ns, ttft_from_dispatch_ns, ttft_ns
 from headway.lab.rates import peak_rate
 from headway.lab.slo import Slo
 from headway.lab.tokens import TokenSource, token_counts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One latency of a run, in milliseconds."""
-
-    successes: Distribution
-    all_requests: Distribution
-    """Failures are infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,14 @@ class Summary:
     peak_tok_s: float | None
     goodput: Goodput | None
     """None = there is no SLO."""
+    prompt_tokens: Distribution
+    """Of requests that succeeded, as usage says; no samples = it does not."""
+    by_turn: Mapping[int, Part]
+    """Empty where no conversation goes on after its first turn."""
+    by_label: Mapping[str, Part]
+    """Empty where the workload has one part."""
+    by_cache: ByCache | None
+    """None = the server does not say what it had cached."""
 
 
 def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unsent_turns: int = 0) -> Summary:
@@ -76,10 +85,10 @@ def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unse
         num_ok=len(ok),
         num_unsent_turns=num_unsent_turns,
         failures=failures(exchanges),
-        ttft=_figure(ttft_ns, exchanges),
-        ttft_from_dispatch=_figure(ttft_from_dispatch_ns, exchanges),
-        tpot=_figure(tpot_ns, exchanges),
-        e2e=_figure(e2e_ns, exchanges),
+        ttft=figure(ttft_ns, exchanges),
+        ttft_from_dispatch=figure(ttft_from_dispatch_ns, exchanges),
+        tpot=figure(tpot_ns, exchanges),
+        e2e=figure(e2e_ns, exchanges),
         itl=_intervals(ok),
         lag=describe([lag_ns(exchange) / NS_PER_MS for exchange in exchanges]),
         token_source=sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
@@ -89,11 +98,15 @@ def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unse
         output_tok_s=num_tokens * NS_PER_S / duration_ns if duration_ns else None,
         peak_tok_s=peak_rate(ok),
         goodput=None if slo is None else goodput(slo, exchanges),
+        prompt_tokens=prompt_tokens(exchanges),
+        by_turn=by_turn(exchanges),
+        by_label=by_label(exchanges),
+        by_cache=by_cache(exchanges),
     )
 
 
 def as_json(summary: Summary) -> dict[str, object]:
-    """Return the summary as JSON's types: null is what so few samples cannot tell, "inf" what failures made endless."""
+    """Return the summary as JSON's types, by the keys of docs/reference.md."""
     good = summary.goodput
     return {
         "offered": summary.num_offered,
@@ -101,54 +114,25 @@ def as_json(summary: Summary) -> dict[str, object]:
         "unsent_turns": summary.num_unsent_turns,
         "errors": dict(summary.failures),
         "goodput": None if good is None else good.fraction,
-        "ttft_ms": _figure_json(summary.ttft),
-        "ttft_from_dispatch_ms": _figure_json(summary.ttft_from_dispatch),
+        "ttft_ms": figure_json(summary.ttft),
+        "ttft_from_dispatch_ms": figure_json(summary.ttft_from_dispatch),
         "itl_ms": distribution_json(summary.itl),
-        "tpot_ms": _figure_json(summary.tpot),
-        "e2e_ms": _figure_json(summary.e2e),
+        "tpot_ms": figure_json(summary.tpot),
+        "e2e_ms": figure_json(summary.e2e),
         "lag_ms": distribution_json(summary.lag),
         "tokens_by": summary.token_source,
-        "duration_s": _rounded(summary.duration_s),
+        "duration_s": rounded(summary.duration_s),
         "rate": {
-            "requests_s": _rounded(summary.request_rate),
-            "output_tok_s": _rounded(summary.output_tok_s),
-            "peak_tok_s": _rounded(summary.peak_tok_s),
+            "requests_s": rounded(summary.request_rate),
+            "output_tok_s": rounded(summary.output_tok_s),
+            "peak_tok_s": rounded(summary.peak_tok_s),
         },
         "output_tokens": summary.output_tokens,
+        "prompt_tokens": distribution_json(summary.prompt_tokens),
+        "by_turn": by_turn_json(summary.by_turn),
+        "by_label": by_label_json(summary.by_label),
+        "by_cache": by_cache_json(summary.by_cache),
     }
-
-
-def distribution_json(found: Distribution) -> dict[str, object]:
-    """Return a distribution as JSON's types."""
-    return {
-        **{name: _rounded(value) for name, value in found.percentiles.items()},
-        "mean": _rounded(found.mean),
-        "std": _rounded(found.std),
-        "n": found.n,
-        "ci95": {
-            name: None if interval is None else [_rounded(end) for end in interval]
-            for name, interval in found.intervals.items()
-        },
-    }
-
-
-def _figure_json(figure: Figure) -> dict[str, object]:
-    with_failures = {name: _rounded(value) for name, value in figure.all_requests.percentiles.items()}
-    return distribution_json(figure.successes) | {"with_failures": with_failures}
-
-
-def _rounded(value: float | None) -> float | str | None:
-    if value is None:
-        return None
-    return float(f"{value:.6g}") if math.isfinite(value) else "inf"
-
-
-def _figure(of: Callable[[Exchange], float | None], exchanges: Sequence[Exchange]) -> Figure:
-    found = values(of, exchanges)
-    return Figure(
-        successes=describe(np.asarray(found.successes) / NS_PER_MS, found.success_conversations),
-        all_requests=describe(np.asarray(found.all_requests) / NS_PER_MS, found.all_conversations),
-    )
 
 
 def _intervals(ok: Sequence[Exchange]) -> Distribution:
