@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.lab.distribution import PERCENTILES, _Blocks, describe, order_interval, percentile
+from headway.lab.distribution import (
+    LEAST_CLUSTERS,
+    PERCENTILES,
+    _Blocks,
+    describe,
+    order_interval,
+    percentile,
+)
 
 finite = st.floats(min_value=-1e6, max_value=1e6)
 
@@ -120,15 +127,21 @@ def test_resembling_samples_widen_the_interval() -> None:
     assert held["alone"] <= 40
 
 
-def test_a_single_cluster_has_no_interval() -> None:
-    assert set(describe([1.0, 2.0, 3.0], [4, 4, 4]).intervals.values()) == {None}
+@pytest.mark.parametrize("num_clusters", [1, LEAST_CLUSTERS - 1])
+def test_a_few_clusters_have_no_interval_however_many_their_samples(num_clusters: int) -> None:
+    samples, clusters = range(100), [number % num_clusters for number in range(100)]
+    assert set(describe(samples, clusters).intervals.values()) == {None}
 
 
 def test_the_same_samples_have_the_same_intervals() -> None:
-    samples, clusters = [1.0, 5.0, 2.0, 8.0, 3.0, 9.0], [0, 0, 1, 1, 2, 2]
-    assert describe(samples, clusters) == describe(samples, clusters)
-    shuffled = describe([9.0, 2.0, 1.0, 8.0, 3.0, 5.0], [2, 1, 0, 1, 2, 0])
-    assert shuffled.intervals == describe(samples, clusters).intervals
+    samples, clusters = (
+        [float(7 * number % 13) for number in range(13)],
+        [number // 2 for number in range(13)],
+    )
+    found = describe(samples, clusters)
+    assert found == describe(samples, clusters)
+    assert found.intervals["p50"] is not None
+    assert describe(samples[::-1], clusters[::-1]).intervals["p50"] == found.intervals["p50"]
 
 
 @given(

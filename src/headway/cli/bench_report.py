@@ -58,6 +58,10 @@ def _lines(result: RunResult) -> Iterator[str]:
         yield f"  {number} failed: {label}"
     if summary.num_unsent_turns:
         yield f"  {summary.num_unsent_turns} turns were not sent, as the turn before failed"
+    if summary.warm_up.num_excluded:
+        yield f"  the first {summary.warm_up.num_excluded} requests were left out of latencies as warm-up"
+    elif summary.warm_up.steady is False:
+        yield "  it never became steady: latency was still changing in its middle; nothing was left out as warm-up"
     yield ""
     figures = {
         "TTFT": summary.ttft.successes,

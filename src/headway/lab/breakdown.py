@@ -1,6 +1,7 @@
 """A run's latencies taken apart: by turn of a conversation, by part of the workload, by whether the cache helped.
 
-Pure functions over exchanges. An empty result says that there is nothing to take apart.
+Pure functions over exchanges, in any order. An empty result says that there is nothing to take apart. A warm-up is left out
+of latencies, never of counts.
 """
 
 import re
@@ -12,8 +13,11 @@ from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
 from headway.lab.figures import Figure, distribution_json, figure, figure_json, rounded
 from headway.lab.latency import e2e_ns, tpot_ns, ttft_ns
+from headway.lab.warm_up import WarmUp
 
 Key = TypeVar("Key")
+
+_NONE = WarmUp()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,30 +45,33 @@ class ByCache:
     """As in `Part`."""
 
 
-def part(exchanges: Sequence[Exchange]) -> Part:
+def part(exchanges: Sequence[Exchange], warm_up: WarmUp = _NONE) -> Part:
     """Return the figures of `exchanges`."""
+    kept = [exchange for exchange in exchanges if warm_up.keeps(exchange)]
     return Part(
         num_offered=len(exchanges),
         num_ok=sum(exchange.ok for exchange in exchanges),
-        ttft=figure(ttft_ns, exchanges),
-        tpot=figure(tpot_ns, exchanges),
-        e2e=figure(e2e_ns, exchanges),
+        ttft=figure(ttft_ns, kept),
+        tpot=figure(tpot_ns, kept),
+        e2e=figure(e2e_ns, kept),
         prompt_tokens=prompt_tokens(exchanges),
         cached_share=cached_share(exchanges),
     )
 
 
-def by_turn(exchanges: Sequence[Exchange]) -> dict[int, Part]:
+def by_turn(exchanges: Sequence[Exchange], warm_up: WarmUp = _NONE) -> dict[int, Part]:
     """Return the figures of each turn, in order; none where no conversation goes on after its first."""
     turns = _grouped(exchanges, lambda exchange: exchange.turn)
-    return {turn: part(turns[turn]) for turn in sorted(turns)} if any(turn > 1 for turn in turns) else {}
+    if all(turn == 1 for turn in turns):
+        return {}
+    return {turn: part(turns[turn], warm_up) for turn in sorted(turns)}
 
 
-def by_label(exchanges: Sequence[Exchange]) -> dict[str, Part]:
+def by_label(exchanges: Sequence[Exchange], warm_up: WarmUp = _NONE) -> dict[str, Part]:
     """Return the figures of each part of a workload, lengths of context in rising order; none where there is one part."""
     labels = _grouped(exchanges, lambda exchange: exchange.label)
     ordered = sorted(labels, key=lambda label: (context_tokens(label) or 0, label))
-    return {label: part(labels[label]) for label in ordered} if len(labels) > 1 else {}
+    return {label: part(labels[label], warm_up) for label in ordered} if len(labels) > 1 else {}
 
 
 def context_tokens(label: str) -> int | None:
@@ -73,14 +80,15 @@ def context_tokens(label: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def by_cache(exchanges: Sequence[Exchange]) -> ByCache | None:
+def by_cache(exchanges: Sequence[Exchange], warm_up: WarmUp = _NONE) -> ByCache | None:
     """Return TTFT cold and with cached tokens; None where usage never says which it was."""
     told = [exchange for exchange in exchanges if exchange.ok and exchange.cached_tokens is not None]
     if not told:
         return None
+    kept = [exchange for exchange in told if warm_up.keeps(exchange)]
     return ByCache(
-        cold=figure(ttft_ns, [exchange for exchange in told if not exchange.cached_tokens]).successes,
-        cached=figure(ttft_ns, [exchange for exchange in told if exchange.cached_tokens]).successes,
+        cold=figure(ttft_ns, [exchange for exchange in kept if not exchange.cached_tokens]).successes,
+        cached=figure(ttft_ns, [exchange for exchange in kept if exchange.cached_tokens]).successes,
         cached_share=cached_share(told),
     )
 

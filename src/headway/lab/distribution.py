@@ -18,6 +18,9 @@ from scipy import stats
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
 """Of a bootstrap: the ends of its intervals are known to a few per cent of their width, which is what an interval is for."""
+LEAST_CLUSTERS = 6
+"""With fewer there is no interval, as there is none of a median of fewer than six independent samples."""
+
 _DRAWN_AT_ONCE = 1_000_000
 """Counts of clusters that are in memory at a time."""
 _MOST_BLOCKS = 256
@@ -128,7 +131,7 @@ def _cluster_intervals(
     `clusters` names each of the `ordered` samples' clusters. Seeded: the same samples have the same intervals.
     """
     names, cluster = np.unique(clusters, return_inverse=True)
-    if len(names) < 2:
+    if len(names) < LEAST_CLUSTERS:
         return None, dict.fromkeys(shares)
     finite = np.isfinite(ordered)
     num_finite = np.bincount(cluster, finite, len(names))

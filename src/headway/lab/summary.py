@@ -29,6 +29,7 @@ from headway.lab.latency import due_ns, e2e_ns, intervals, lag_ns, tpot_ns, ttft
 from headway.lab.rates import peak_rate
 from headway.lab.slo import Slo
 from headway.lab.tokens import TokenSource, token_counts
+from headway.lab.warm_up import WarmUp, find_warm_up, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class Summary:
     num_unsent_turns: int
     """Turns that would have followed one that failed: neither offered nor failed."""
     failures: Mapping[str, int]
+    warm_up: WarmUp
+    """What latencies leave out; counts, rates, lag and goodput leave out nothing."""
     ttft: Figure
     """From the intended start."""
     ttft_from_dispatch: Figure
@@ -70,8 +73,20 @@ class Summary:
     """None = the server does not say what it had cached."""
 
 
-def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unsent_turns: int = 0) -> Summary:
-    """Return the figures of a run's `exchanges`, in any order."""
+def summarise(
+    exchanges: Sequence[Exchange],
+    *,
+    slo: Slo | None = None,
+    num_unsent_turns: int = 0,
+    seek_warm_up: bool = True,
+) -> Summary:
+    """Return the figures of a run's `exchanges`, in any order.
+
+    `seek_warm_up` is for loads that were meant to be steady: stages, steps and traces change by design.
+    """
+    exchanges = sorted(exchanges, key=in_order)
+    warm_up = find_warm_up(exchanges) if seek_warm_up else WarmUp()
+    kept = [exchange for exchange in exchanges if warm_up.keeps(exchange)]
     ok = [exchange for exchange in exchanges if exchange.ok]
     counts = [token_counts(exchange) for exchange in ok]
     sources = {count.source for count in counts}
@@ -85,11 +100,12 @@ def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unse
         num_ok=len(ok),
         num_unsent_turns=num_unsent_turns,
         failures=failures(exchanges),
-        ttft=figure(ttft_ns, exchanges),
-        ttft_from_dispatch=figure(ttft_from_dispatch_ns, exchanges),
-        tpot=figure(tpot_ns, exchanges),
-        e2e=figure(e2e_ns, exchanges),
-        itl=_intervals(ok),
+        warm_up=warm_up,
+        ttft=figure(ttft_ns, kept),
+        ttft_from_dispatch=figure(ttft_from_dispatch_ns, kept),
+        tpot=figure(tpot_ns, kept),
+        e2e=figure(e2e_ns, kept),
+        itl=_intervals([exchange for exchange in kept if exchange.ok]),
         lag=describe([lag_ns(exchange) / NS_PER_MS for exchange in exchanges]),
         token_source=sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
         duration_s=duration_ns / NS_PER_S,
@@ -99,9 +115,9 @@ def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unse
         peak_tok_s=peak_rate(ok),
         goodput=None if slo is None else goodput(slo, exchanges),
         prompt_tokens=prompt_tokens(exchanges),
-        by_turn=by_turn(exchanges),
-        by_label=by_label(exchanges),
-        by_cache=by_cache(exchanges),
+        by_turn=by_turn(exchanges, warm_up),
+        by_label=by_label(exchanges, warm_up),
+        by_cache=by_cache(exchanges, warm_up),
     )
 
 
@@ -113,6 +129,7 @@ def as_json(summary: Summary) -> dict[str, object]:
         "ok": summary.num_ok,
         "unsent_turns": summary.num_unsent_turns,
         "errors": dict(summary.failures),
+        "warm_up": {"excluded": summary.warm_up.num_excluded, "steady": summary.warm_up.steady},
         "goodput": None if good is None else good.fraction,
         "ttft_ms": figure_json(summary.ttft),
         "ttft_from_dispatch_ms": figure_json(summary.ttft_from_dispatch),
