@@ -34,6 +34,7 @@ LEAST_SAMPLES: Mapping[str, int] = MappingProxyType({"p99": 100, "p99.9": 1_000}
 
 Interval = tuple[float, float]
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Distribution:
     """Of the mean and the percentiles, at a confidence of 95 %; None where no such interval exists."""
 
 
-def describe(samples: Sequence[float] | Floats, clusters: Sequence[int] | None = None) -> Distribution:
+def describe(samples: Sequence[float] | Floats, clusters: Sequence[int] | Ints | None = None) -> Distribution:
     """Return what `samples` say. `clusters` names, for each sample, the cluster it belongs to; without, all are independent.
 
     Raises ValueError for a sample that is NaN or -inf, or when there are not as many clusters as samples.
@@ -73,7 +74,7 @@ def describe(samples: Sequence[float] | Floats, clusters: Sequence[int] | None =
     percentiles = {
         name: percentile(ordered, figures[name]) if name in figures else None for name in PERCENTILES
     }
-    if clusters is None or len(set(clusters)) == len(values):
+    if clusters is None or len(np.unique(clusters)) == len(values):
         of_mean = mean_interval(finite)
         intervals: dict[str, Interval | None] = {
             name: order_interval(ordered, share) for name, share in figures.items()
@@ -124,7 +125,7 @@ def mean_interval(finite: Floats) -> Interval | None:
 
 
 def _cluster_intervals(
-    ordered: Floats, clusters: NDArray[np.int64], shares: Mapping[str, float]
+    ordered: Floats, clusters: Ints, shares: Mapping[str, float]
 ) -> tuple[Interval | None, dict[str, Interval | None]]:
     """Percentile bootstrap over whole clusters (Davison and Hinkley, Bootstrap Methods and their Application, section 3.8).
 
@@ -162,7 +163,7 @@ class _Blocks:
     It finds the very sample that counting through all of them would, in a hundredth of the time with a million samples.
     """
 
-    def __init__(self, cluster: NDArray[np.int64], num_clusters: int) -> None:
+    def __init__(self, cluster: Ints, num_clusters: int) -> None:
         self._cluster = cluster
         self._length = math.ceil(len(cluster) / _MOST_BLOCKS)
         block = np.arange(len(cluster)) // self._length
@@ -171,7 +172,7 @@ class _Blocks:
         self.counts = counted.reshape(num_clusters, num_blocks).astype(np.float64)
         """Samples of a cluster in a block."""
 
-    def positions(self, times: Floats, up_to: Floats, ranks: Floats) -> NDArray[np.int64]:
+    def positions(self, times: Floats, up_to: Floats, ranks: Floats) -> Ints:
         """Return where in the order the sample of a rank (from 1) lies, for each row of how often clusters were drawn.
 
         `up_to`: how many samples that row has up to the end of each block.

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from headway.core.clock import NS_PER_MS, NS_PER_S
+from headway.lab.arrival_table import arrival_table, interval_table
 from headway.lab.breakdown import (
     ByCache,
     Part,
@@ -25,7 +26,7 @@ from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
 from headway.lab.figures import Figure, distribution_json, figure, figure_json, rounded
 from headway.lab.goodput import Goodput, failures, goodput
-from headway.lab.latency import due_ns, e2e_ns, intervals, lag_ns, tpot_ns, ttft_from_dispatch_ns, ttft_ns
+from headway.lab.latency import due_ns, e2e_ns, lag_ns, tpot_ns, ttft_from_dispatch_ns, ttft_ns
 from headway.lab.rates import peak_rate
 from headway.lab.slo import Slo
 from headway.lab.tokens import TokenSource, token_counts
@@ -153,15 +154,7 @@ def as_json(summary: Summary) -> dict[str, object]:
 
 
 def _intervals(ok: Sequence[Exchange]) -> Distribution:
-    each_ms: list[float] = []
-    times: list[int] = []
-    clusters: list[int] = []
-    for number, exchange in enumerate(ok):
-        for run in intervals(exchange).runs:
-            each_ms.append(run.each_ns / NS_PER_MS)
-            times.append(run.num_tokens)
-            clusters.append(number)
+    found = interval_table(arrival_table(ok))
     return describe(
-        np.repeat(np.asarray(each_ms, dtype=np.float64), times),
-        np.repeat(np.asarray(clusters, dtype=np.int64), times).tolist(),
+        np.repeat(found.each_ns / NS_PER_MS, found.num_tokens), np.repeat(found.request, found.num_tokens)
     )
