@@ -3,19 +3,15 @@
 from collections.abc import Iterator, Mapping
 
 from headway import __version__
+from headway.cli.bench_sections import concurrency, labels, ms, sentences, turns, with_interval
 from headway.cli.table import aligned
 from headway.core.clock import NS_PER_MS
-from headway.lab.breakdown import Part
 from headway.lab.distribution import Distribution
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.summary import Summary
 from headway.lab.summary import as_json as summary_json
 
 _SHOWN = ("p50", "p95", "p99")
-_NAMED_TURN = 5
-"""Latency grows with every turn: by the fifth a conversation is what a conversation is."""
-_MOST_PARTS = 8
-"""Rows of a table beside the main one: what is printed should fit a screen."""
 
 
 def as_json(result: RunResult) -> dict[str, object]:
@@ -50,9 +46,10 @@ def _lines(result: RunResult) -> Iterator[str]:
         )
     if result.interrupted:
         yield "Interrupted: what was over by then."
+    yield _headline(result)
     yield (
-        f"{result.model} at {options.endpoint.authority}: {options.workload}, {result.arrival}, "
-        f"{summary.num_offered} requests in {summary.duration_s:,.1f} s, {summary.num_ok} answered"
+        f"{options.workload}, {result.arrival}, {summary.num_offered:,} requests in {summary.duration_s:,.1f} s, "
+        f"{summary.num_ok:,} answered"
     )
     for label, number in summary.failures.items():
         yield f"  {number} failed: {label}"
@@ -71,10 +68,23 @@ def _lines(result: RunResult) -> Iterator[str]:
         "client's lag": summary.lag,
     }
     yield from _table(figures)
-    yield from _turns(summary)
-    yield from _labels(summary)
-    yield from _cache(summary)
     yield ""
+    yield from _totals(summary)
+    for section in (turns, labels, concurrency, sentences):
+        yield from section(summary)
+
+
+def _headline(result: RunResult) -> str:
+    summary = result.summary
+    where = f"{result.model} at {result.options.endpoint.authority}"
+    ttft, itl = summary.ttft.successes.percentiles["p50"], summary.itl.percentiles["p50"]
+    if ttft is None:
+        return f"No request was answered: {where}"
+    then = "" if itl is None else f", then one every {ms(itl)} ms"
+    return f"First token after {ms(ttft)} ms{then} (medians): {where}"
+
+
+def _totals(summary: Summary) -> Iterator[str]:
     rate = "" if summary.output_tok_s is None else f", {summary.output_tok_s:,.1f} tokens/s"
     by = {"usage": "as the server counts them", "tokenizer": "by tokenizer", "chunks": "one for each chunk"}
     how = (
@@ -88,86 +98,16 @@ def _lines(result: RunResult) -> Iterator[str]:
         )
 
 
-def _turns(summary: Summary) -> Iterator[str]:
-    if not summary.by_turn:
-        return
-    yield ""
-    yield from _parts("turn", {str(turn): found for turn, found in summary.by_turn.items()})
-    fifth = summary.by_turn.get(_NAMED_TURN)
-    if fifth is not None and fifth.num_ok:
-        first = summary.by_turn[min(summary.by_turn)].ttft.successes.percentiles["p50"]
-        beside = "" if first is None else f"; of the first {_ms(first)}"
-        yield f"TTFT of the fifth turn: {_with_interval(fifth.ttft.successes, 'p50')} ms{beside}"
-
-
-def _labels(summary: Summary) -> Iterator[str]:
-    if summary.by_label:
-        yield ""
-        yield from _parts("part", summary.by_label)
-
-
-def _parts(what: str, parts: Mapping[str, Part]) -> Iterator[str]:
-    """Yield a row for each of the first parts: L11's and multi-turn's tables."""
-    rows = [
-        (what, "TTFT p50 (95 % interval), ms", "p95", "TPOT p50", "E2E p50", "prompt tokens", "cached", "n")
-    ]
-    for name, found in list(parts.items())[:_MOST_PARTS]:
-        ttft, cached = found.ttft.successes, found.cached_share
-        rows.append(
-            (
-                name,
-                _with_interval(ttft, "p50"),
-                _percentile(ttft, "p95"),
-                _percentile(found.tpot.successes, "p50"),
-                _percentile(found.e2e.successes, "p50"),
-                _percentile(found.prompt_tokens, "p50"),
-                "-" if cached is None else f"{cached:.0%}",
-                f"{found.num_ok:,}",
-            )
-        )
-    yield from aligned(rows, "<>>>>>>>")
-    if len(parts) > _MOST_PARTS:
-        yield f"and {len(parts) - _MOST_PARTS} more, which --json shows"
-
-
-def _cache(summary: Summary) -> Iterator[str]:
-    found = summary.by_cache
-    if found is None or not (found.cached.n and found.cached_share):
-        return
-    cold = f"{_with_interval(found.cold, 'p50')} ms cold ({found.cold.n:,})" if found.cold.n else "none cold"
-    yield ""
-    yield (
-        f"TTFT p50: {cold}, {_with_interval(found.cached, 'p50')} ms with cached tokens ({found.cached.n:,}); "
-        f"{found.cached_share:.0%} of all prompt tokens came from the cache"
-    )
-
-
 def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:
     rows = [("ms", *(f"{name} (95 % interval)" for name in _SHOWN), "mean ± deviation", "n")]
     rows += [
-        (name, *(_with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
+        (name, *(with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
         for name, found in figures.items()
     ]
     yield from aligned(rows, "<>>>>>")
 
 
-def _percentile(found: Distribution, name: str) -> str:
-    value = found.percentiles[name]
-    return "-" if value is None else _ms(value)
-
-
-def _with_interval(found: Distribution, name: str) -> str:
-    value, interval = found.percentiles[name], found.intervals[name]
-    if value is None:
-        return "-"
-    return _ms(value) if interval is None else f"{_ms(value)} ({_ms(interval[0])} to {_ms(interval[1])})"
-
-
 def _mean(found: Distribution) -> str:
     if found.mean is None:
         return "-"
-    return _ms(found.mean) + ("" if found.std is None else f" ± {_ms(found.std)}")
-
-
-def _ms(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return ms(found.mean) + ("" if found.std is None else f" ± {ms(found.std)}")

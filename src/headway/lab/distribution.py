@@ -20,6 +20,8 @@ RESAMPLES = 2_000
 """Of a bootstrap: the ends of its intervals are known to a few per cent of their width, which is what an interval is for."""
 LEAST_CLUSTERS = 6
 """With fewer there is no interval, as there is none of a median of fewer than six independent samples."""
+MOST_CLUSTERS = 1_000
+"""Of more, several are drawn together: they are as independent as each alone, and the work is bounded."""
 
 _DRAWN_AT_ONCE = 1_000_000
 """Counts of clusters that are in memory at a time."""
@@ -134,18 +136,20 @@ def _cluster_intervals(
     names, cluster = np.unique(clusters, return_inverse=True)
     if len(names) < LEAST_CLUSTERS:
         return None, dict.fromkeys(shares)
+    cluster %= MOST_CLUSTERS
+    num_clusters = min(len(names), MOST_CLUSTERS)
     finite = np.isfinite(ordered)
-    num_finite = np.bincount(cluster, finite, len(names))
-    sums = np.bincount(cluster, np.where(finite, ordered, 0.0), len(names))
-    blocks = _Blocks(cluster, len(names))
+    num_finite = np.bincount(cluster, finite, num_clusters)
+    sums = np.bincount(cluster, np.where(finite, ordered, 0.0), num_clusters)
+    blocks = _Blocks(cluster, num_clusters)
     rng = np.random.default_rng(0)
-    at_once = max(1, _DRAWN_AT_ONCE // len(names))
+    at_once = max(1, _DRAWN_AT_ONCE // num_clusters)
     means: list[Floats] = []
     found: dict[str, list[Floats]] = {name: [] for name in shares}
     for first in range(0, RESAMPLES, at_once):
         num_drawn = min(at_once, RESAMPLES - first)
-        picked = rng.integers(len(names), size=(num_drawn, len(names)))
-        picked += len(names) * np.arange(num_drawn)[:, None]
+        picked = rng.integers(num_clusters, size=(num_drawn, num_clusters))
+        picked += num_clusters * np.arange(num_drawn)[:, None]
         times = np.bincount(picked.ravel(), minlength=picked.size).reshape(picked.shape).astype(np.float64)
         drawn_finite = times @ num_finite
         some = drawn_finite > 0

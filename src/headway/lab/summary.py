@@ -22,11 +22,21 @@ from headway.lab.breakdown import (
     by_turn_json,
     prompt_tokens,
 )
+from headway.lab.concurrency import Crowd, InFlight, by_concurrency, by_concurrency_json
 from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
-from headway.lab.figures import Figure, distribution_json, figure, figure_json, rounded
+from headway.lab.figures import Figure, distribution_json, figure, figure_json, interval_json, rounded
 from headway.lab.goodput import Goodput, failures, goodput
 from headway.lab.latency import due_ns, e2e_ns, lag_ns, tpot_ns, ttft_from_dispatch_ns, ttft_ns
+from headway.lab.latency_model import (
+    DecodeModel,
+    PrefillModel,
+    decode_json,
+    decode_model,
+    prefill_json,
+    prefill_model,
+)
+from headway.lab.prompt_line import PromptLine, prompt_line
 from headway.lab.rates import peak_rate
 from headway.lab.slo import Slo
 from headway.lab.tokens import TokenSource, token_counts
@@ -72,6 +82,14 @@ class Summary:
     """Empty where the workload has one part."""
     by_cache: ByCache | None
     """None = the server does not say what it had cached."""
+    by_concurrency: Sequence[Crowd]
+    """In rising order of requests in flight."""
+    prompt_line: PromptLine | None
+    """None = usage tells too few prompts, or they are all equally long."""
+    decode: DecodeModel | None
+    """What inter-token intervals follow; None = there are too few."""
+    prefill: PrefillModel | None
+    """What TTFT follows; None = there are too few requests."""
 
 
 def summarise(
@@ -88,6 +106,7 @@ def summarise(
     exchanges = sorted(exchanges, key=in_order)
     warm_up = find_warm_up(exchanges) if seek_warm_up else WarmUp()
     kept = [exchange for exchange in exchanges if warm_up.keeps(exchange)]
+    kept_ok = [exchange for exchange in kept if exchange.ok]
     ok = [exchange for exchange in exchanges if exchange.ok]
     counts = [token_counts(exchange) for exchange in ok]
     sources = {count.source for count in counts}
@@ -106,7 +125,7 @@ def summarise(
         ttft_from_dispatch=figure(ttft_from_dispatch_ns, kept),
         tpot=figure(tpot_ns, kept),
         e2e=figure(e2e_ns, kept),
-        itl=_intervals([exchange for exchange in kept if exchange.ok]),
+        itl=_intervals(kept_ok),
         lag=describe([lag_ns(exchange) / NS_PER_MS for exchange in exchanges]),
         token_source=sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
         duration_s=duration_ns / NS_PER_S,
@@ -119,6 +138,10 @@ def summarise(
         by_turn=by_turn(exchanges, warm_up),
         by_label=by_label(exchanges, warm_up),
         by_cache=by_cache(exchanges, warm_up),
+        by_concurrency=by_concurrency(exchanges, warm_up),
+        prompt_line=prompt_line(kept),
+        decode=decode_model(kept_ok, InFlight(exchanges)),
+        prefill=prefill_model(kept_ok),
     )
 
 
@@ -150,6 +173,21 @@ def as_json(summary: Summary) -> dict[str, object]:
         "by_turn": by_turn_json(summary.by_turn),
         "by_label": by_label_json(summary.by_label),
         "by_cache": by_cache_json(summary.by_cache),
+        "by_concurrency": by_concurrency_json(summary.by_concurrency),
+        "prompt_line": _line_json(summary.prompt_line),
+        "itl_model": decode_json(summary.decode),
+        "ttft_model": prefill_json(summary.prefill),
+    }
+
+
+def _line_json(line: PromptLine | None) -> dict[str, object] | None:
+    if line is None:
+        return None
+    return {
+        "base_ms": rounded(line.base_ms),
+        "ms_per_1k": rounded(line.ms_per_1k),
+        "ci95": interval_json(line.interval),
+        "n": line.n,
     }
 
 
