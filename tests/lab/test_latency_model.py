@@ -93,7 +93,7 @@ def test_each_further_request_costs_what_it_costs() -> None:
 
 
 def test_prefill_is_told_within_its_kind() -> None:
-    """Two lengths, ten turns, cold and cached: each kind scatters alike around a median of its own."""
+    """Two lengths, ten turns, cold and cached: each kind scatters alike around a mean of its own."""
     rng = np.random.default_rng(3)
     kinds = [("context:64", 1, 0, 10.0), ("context:4096", 1, 0, 900.0), ("light", 2, 50, 4.0)]
     run = [
@@ -105,6 +105,16 @@ def test_prefill_is_told_within_its_kind() -> None:
     assert found is not None
     assert (found.num_kinds, found.model.n, found.model.fits[0].family) == (3, 300, "lognormal")
     assert found.model.fits[0].parameters["sigma"] == pytest.approx(0.15, abs=0.02)
+
+
+def test_prefill_of_one_kind_is_in_milliseconds() -> None:
+    rng = np.random.default_rng(5)
+    found = prefill_model([request(10 * n, 85 * rng.lognormal(0, 0.14)) for n in range(200)])
+    assert found is not None
+    best = found.model.fits[0]
+    assert (found.num_kinds, best.family) == (1, "lognormal")
+    assert np.exp(best.parameters["mu"]) == pytest.approx(85, abs=3)
+    assert best.parameters["sigma"] == pytest.approx(0.14, abs=0.02)
 
 
 def test_the_line_of_prompts_leaves_cached_tokens_out() -> None:

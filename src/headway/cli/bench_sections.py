@@ -134,7 +134,7 @@ def _cache(summary: Summary) -> Iterator[str]:
 
 
 def _prefill(summary: Summary) -> Iterator[str]:
-    said = []
+    said = [f"{percentile(summary.ttft.successes, 'p50')} ms (median TTFT)"]
     line = summary.prompt_line
     if line is not None and line.interval[0] > 0:
         low, high = line.interval
@@ -143,9 +143,13 @@ def _prefill(summary: Summary) -> Iterator[str]:
         )
     if summary.prefill is not None:
         kinds = summary.prefill.num_kinds
-        around = "TTFT" if kinds == 1 else f"TTFT over the median of its kind ({kinds} kinds)"
-        said.append(f"{around}: {_model(summary.prefill.model, 'times the median')}")
-    if said:
+        if kinds == 1:
+            said.append(_model(summary.prefill.model, "ms"))
+        else:
+            said.append(
+                f"around the means of {kinds} kinds: {_model(summary.prefill.model, 'times the mean')}"
+            )
+    if len(said) > 1:
         yield f"Prefill: {'; '.join(said)}"
 
 

@@ -1,8 +1,8 @@
 """What a run's latencies follow (L3): decode and prefill apart, with what is known to move them. Pure functions.
 
 Decode is the time between arrivals, each divided by its tokens: tokens of one chunk have no times of their own, so that they
-are one sample, not several. Prefill is TTFT relative to the median of its kind (part, turn, cached or not), since no one
-distribution holds short prompts and long ones.
+are one sample, not several. Prefill is TTFT, where requests are of several kinds (part, turn, cached or not) relative to the
+mean of its kind, since no one distribution holds short prompts and long ones.
 """
 
 from collections import Counter
@@ -17,12 +17,11 @@ from headway.lab.concurrency import InFlight
 from headway.lab.exchange import Exchange
 from headway.lab.figures import interval_json, rounded
 from headway.lab.interval_fit import IntervalModel, fit_intervals
-from headway.lab.kinds import relative_to_kind
 from headway.lab.latency import ttft_ns
 from headway.lab.robust_line import Line, robust_line
 
 LEAST_OF_KIND = 10
-"""Of fewer, each lies near its own median whatever it is."""
+"""Of fewer, each lies near their mean whatever it is."""
 LEAST_SPREAD = 1.0
 """Between the 5th and the 95th percentile of requests in flight: with less nothing is said of their effect."""
 
@@ -39,10 +38,11 @@ class DecodeModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillModel:
-    """Of TTFT divided by the median of its kind."""
+    """Of TTFT, in milliseconds where requests are of one kind."""
 
     model: IntervalModel
     num_kinds: int
+    """With several, of TTFT divided by the geometric mean of its kind: a median would be many samples itself, at 1."""
 
 
 def decode_model(successes: Sequence[Exchange], in_flight: InFlight) -> DecodeModel | None:
@@ -63,10 +63,15 @@ def prefill_model(successes: Sequence[Exchange]) -> PrefillModel | None:
     kinds = [(exchange.label, exchange.turn, bool(exchange.cached_tokens)) for exchange in successes]
     numbers = Counter(kinds)
     kept = [number for number, kind in enumerate(kinds) if numbers[kind] >= LEAST_OF_KIND]
-    times = np.asarray([ttft_ns(successes[number]) or 0 for number in kept], dtype=np.float64)
-    kept_kinds = [kinds[number] for number in kept]
-    model = fit_intervals(relative_to_kind(np.maximum(1.0, times), kept_kinds))
-    return None if model is None else PrefillModel(model=model, num_kinds=len(set(kept_kinds)))
+    places = {kind: place for place, kind in enumerate(dict.fromkeys(kinds[number] for number in kept))}
+    times = np.asarray([ttft_ns(successes[number]) or 0 for number in kept], dtype=np.float64) / NS_PER_MS
+    if len(places) > 1:
+        place = np.asarray([places[kinds[number]] for number in kept])
+        logarithms = np.log(np.maximum(times, 1 / NS_PER_MS))
+        means = np.bincount(place, logarithms) / np.bincount(place)
+        times = np.exp(logarithms - means[place])
+    model = fit_intervals(times)
+    return None if model is None else PrefillModel(model=model, num_kinds=len(places))
 
 
 def _per_request_in_flight(

@@ -11,7 +11,6 @@ import numpy as np
 
 from headway.lab.distribution import Floats
 from headway.lab.exchange import Exchange
-from headway.lab.kinds import relative_to_kind
 from headway.lab.latency import due_ns, ttft_ns
 
 BATCH = 5
@@ -47,7 +46,7 @@ def find_warm_up(exchanges: Sequence[Exchange]) -> WarmUp:
     if len(succeeded) < LEAST_BATCHES * BATCH:
         return WarmUp()
     times = np.asarray([max(1, ttft_ns(exchange) or 0) for exchange in succeeded], dtype=np.float64)
-    length = warm_up_length(np.log(relative_to_kind(times, [_kind(exchange) for exchange in succeeded])))
+    length = warm_up_length(np.log(_relative_to_kind(times, [_kind(exchange) for exchange in succeeded])))
     if length is None:
         return WarmUp(steady=False)
     if not length:
@@ -117,3 +116,14 @@ def _shift(centred: Floats) -> float:
 def _kind(exchange: Exchange) -> Hashable:
     finds_nothing = exchange.label == "shared-prefix" and exchange.cached_tokens == 0
     return exchange.label, exchange.turn, finds_nothing
+
+
+def _relative_to_kind(values: Floats, kinds: Sequence[Hashable]) -> Floats:
+    """Return each of the values divided by the median of those of its kind."""
+    members: dict[Hashable, list[int]] = {}
+    for number, kind in enumerate(kinds):
+        members.setdefault(kind, []).append(number)
+    relative = np.empty(len(values))
+    for numbers in members.values():
+        relative[numbers] = values[numbers] / np.median(values[numbers])
+    return relative
