@@ -127,6 +127,8 @@ def test_the_line_of_prompts_leaves_cached_tokens_out() -> None:
     assert line is not None
     assert (line.base_ms, line.ms_per_1k) == pytest.approx((12, 23))
     assert line.n == 60
+    alike = [request(10 * n, 12 + 0.5 * n, prompt=500 + n) for n in range(60)]
+    assert prompt_line(alike) is None
 
 
 def test_too_little_has_no_model() -> None:

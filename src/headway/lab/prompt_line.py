@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from headway.core.clock import NS_PER_MS
 from headway.lab.exchange import Exchange
 from headway.lab.latency import ttft_ns
 from headway.lab.robust_line import robust_line
+
+LEAST_SPREAD = 256
+"""Tokens between the shortest and the longest twentieth of a run's prompts: a slope for 1,000 that a dozen tokens told would
+be the effect of something else.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +29,10 @@ class PromptLine:
 
 
 def prompt_line(exchanges: Sequence[Exchange]) -> PromptLine | None:
-    """Return the line of TTFT in the prompt tokens that were computed, of successes whose usage tells them."""
+    """Return the line of TTFT in the prompt tokens that were computed, of successes whose usage tells them.
+
+    None where these prompts are nearly equally long.
+    """
     tokens: list[int] = []
     times: list[float] = []
     for exchange in exchanges:
@@ -30,6 +40,8 @@ def prompt_line(exchanges: Sequence[Exchange]) -> PromptLine | None:
         if exchange.ok and usage and usage.prompt_tokens is not None and ttft is not None:
             tokens.append(max(0, usage.prompt_tokens - (usage.cached_tokens or 0)))
             times.append(ttft / NS_PER_MS)
+    if not tokens or np.subtract(*np.quantile(tokens, (0.95, 0.05))) < LEAST_SPREAD:
+        return None
     return fit_prompt_line(tokens, times)
 
 
