@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from headway.core.clock import NS_PER_S
+from headway.lab.deltas import TEXT_KINDS
 from headway.lab.exchange import Exchange
 from headway.lab.tokens import TokenSource, arrivals, token_counts
 
@@ -116,5 +117,7 @@ def output_rate(exchange: Exchange) -> float | None:
 
 
 def _until(exchange: Exchange, index: int, start_ns: int) -> int | None:
-    events = exchange.text_events
-    return events[index].at_ns - start_ns - exchange.stamps.setup_ns if events else None
+    """Return the time from `start_ns` to the first text (`index` 0) or the last (-1)."""
+    events = exchange.answer.events if index == 0 else reversed(exchange.answer.events)
+    text = next((event for event in events if event.kind in TEXT_KINDS), None)
+    return None if text is None else text.at_ns - start_ns - exchange.stamps.setup_ns
