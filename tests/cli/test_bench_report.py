@@ -11,7 +11,8 @@ from headway.cli.bench_report import as_json, as_text
 from headway.lab.deltas import TokenUsage
 from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Answer, Exchange, Failure, Stamps, StreamEvent
-from headway.lab.measurement import RunOptions, RunResult
+from headway.lab.measurement import RunResult
+from headway.lab.run_options import RunOptions
 from headway.lab.slo import Slo
 from headway.lab.summary import summarise
 

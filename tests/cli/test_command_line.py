@@ -6,9 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from headway.cli import main as command_line
 from headway.cli.main import build_parser, main
 from headway.cli.options import (
     byte_size,
@@ -30,7 +33,7 @@ def subparsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 
 def test_every_option_of_every_command_is_explained() -> None:
     commands = dict(subparsers())
-    assert list(commands) == ["serve", "chat", "pull", "models", "inspect", "perf", "bench"]
+    assert list(commands) == ["serve", "chat", "pull", "models", "inspect", "perf", "bench", "bench trace"]
     unexplained = [
         (name, action.dest)
         for name, parser in commands.items()
@@ -50,6 +53,26 @@ def test_an_option_of_another_command_is_answered_with_the_usage_of_this_one(
     err = capsys.readouterr().err
     assert err.startswith(f"usage: headway {arguments[0]} ")
     assert f"headway {arguments[0]}: error: unrecognized arguments: {' '.join(arguments[2:])}\n" in err
+
+
+def test_a_command_may_have_a_name_of_two_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add_parser(subparsers: Any) -> None:
+        subparsers.add_parser("bench race", help="run").add_argument("sides", nargs=2, metavar="SIDE")
+
+    both = (*command_line._SUBCOMMANDS, SimpleNamespace(add_parser=add_parser))
+    monkeypatch.setattr(command_line, "_SUBCOMMANDS", both)
+    parser = build_parser()
+    assert parser.parse_args(["bench", "race", "a", "b"]).sides == ["a", "b"]
+    assert parser.parse_args(["bench", "http://race", "--model", "race"]).url == "http://race"
+    assert parser.parse_args(["bench", "rac"]).url == "rac"  # no name is abbreviated
+    with pytest.raises(SystemExit):
+        parser.parse_args(["bench", "race", "a"])
+    assert capsys.readouterr().err.startswith("usage: headway bench race ")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])
+    assert "  bench race" in capsys.readouterr().out
 
 
 def test_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,16 @@ def test_a_few_clusters_have_no_interval_however_many_their_samples(num_clusters
     assert set(describe(samples, clusters).intervals.values()) == {None}
 
 
+def test_durations_have_no_mean_below_zero_within_the_interval() -> None:
+    above = describe([0.1, 0.2, 900.0]).intervals["mean"]
+    assert above is not None
+    assert above[0] == 0
+    assert above[1] == pytest.approx(1590, rel=0.01)
+    below = describe([-0.1, 0.2, 900.0]).intervals["mean"]
+    assert below is not None
+    assert below[0] < 0
+
+
 def test_the_same_samples_have_the_same_intervals() -> None:
     samples, clusters = (
         [float(7 * number % 13) for number in range(13)],

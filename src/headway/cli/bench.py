@@ -4,7 +4,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from headway.cli.options import api_key, not_negative, positive
+from headway.cli.bench_trace import add_bytes_per_token
+from headway.cli.options import above_zero, api_key, not_negative, positive
 from headway.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +22,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         description="Offer a load to an endpoint, ours or another's, and tell its latency from when each request was due. "
         "docs/lab.md defines the figures and shows the forms of workloads and arrivals.",
     )
-    parser.add_argument("url", metavar="URL", help="the endpoint, such as http://127.0.0.1:8000")
+    parser.add_argument("url", metavar="URL", nargs="?", help="the endpoint, such as http://127.0.0.1:8000")
+    parser.add_argument(
+        "--self-test",
+        action="store_true",
+        help="measure this client instead, against a server of its own: how late it stamps, how much it takes",
+    )
     parser.add_argument("--model", help="default: the first that the endpoint lists")
     parser.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's API key"
@@ -33,13 +39,14 @@ def add_parser(subparsers: "Subparsers") -> None:
     )
     parser.add_argument(
         "--arrival",
-        help="closed:4, constant:5, poisson:5, gamma:5:0.5 or stages:… (default: closed:1, of a trace its times)",
+        help="closed:4, constant:5, poisson:5, gamma:5:0.5, stages:… or ladder (default: closed:1, of a trace its times)",
     )
     parser.add_argument(
         "--requests",
         type=positive,
         metavar="N",
-        help="conversations at most (default: 100 if nothing else ends it)",
+        help="requests; no conversation begins after so many, those begun go on to their end (default: 100, the "
+        "workload's own number, or all of a trace, if nothing else ends the run)",
     )
     parser.add_argument(
         "--duration", type=positive, metavar="S", help="seconds in which conversations may start"
@@ -51,6 +58,24 @@ def add_parser(subparsers: "Subparsers") -> None:
         default=128,
         help="most tokens of an answer (default: %(default)s)",
     )
+    parser.add_argument(
+        "--lines",
+        type=positive,
+        metavar="N",
+        help="of code in a prompt of medium, a shared prefix or a multi-turn conversation's start (default: 300, 300, 100)",
+    )
+    parser.add_argument(
+        "--trace-speed", type=above_zero, metavar="X", help="replay a trace so many times as fast"
+    )
+    parser.add_argument(
+        "--spread-times",
+        nargs="?",
+        type=above_zero,
+        const=True,
+        metavar="S",
+        help="spread a trace's requests of one time over S seconds (alone: over the grid of its format, as 3 s of Mooncake)",
+    )
+    add_bytes_per_token(parser)
     parser.add_argument("--slo", metavar="LIMITS", help="what is good enough, such as ttft=480ms,itl=50ms")
     parser.add_argument(
         "--seed",
@@ -58,6 +83,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         metavar="N",
         default=0,
         help="of prompts and arrivals (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="of the client (default: as many as the load takes, one per core at most)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)
@@ -71,24 +102,39 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
         ) from None
+    if args.self_test:
+        from headway.cli import bench_self_test
+
+        return bench_self_test.run(as_json=args.json)
+    if args.url is None:
+        raise ConfigError("Give the URL of the endpoint, such as http://127.0.0.1:8000.")
     import uvloop
 
     from headway.cli.bench_report import as_json, as_text
     from headway.core.clock import NS_PER_S
     from headway.lab.endpoint import parse_endpoint
-    from headway.lab.measurement import RunOptions, measure
+    from headway.lab.measurement import measure
+    from headway.lab.run_options import RunOptions
     from headway.lab.slo import parse_slo
+    from headway.lab.trace_replay import trace_replay
 
     options = RunOptions(
         endpoint=parse_endpoint(args.url, api_key(args.api_key_env)),
         model=args.model,
         workload=args.workload,
         arrival=args.arrival,
+        lines=args.lines,
+        replay=trace_replay(
+            speed=args.trace_speed,
+            spread_times=args.spread_times or False,
+            bytes_per_token=args.bytes_per_token,
+        ),
         num_requests=args.requests,
         duration_ns=None if args.duration is None else args.duration * NS_PER_S,
         output_tokens=args.output_tokens,
         slo=None if args.slo is None else parse_slo(args.slo),
         seed=args.seed,
+        num_processes=args.processes,
     )
     result = uvloop.run(measure(options))
     print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))

@@ -3,13 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 from headway import __version__
+from headway.cli import bench_ladder
+from headway.cli import bench_server_report as server_report
 from headway.cli.bench_sections import concurrency, labels, ms, sentences, turns, with_interval
 from headway.cli.table import aligned
-from headway.core.clock import NS_PER_MS
+from headway.cli.trace_report import read_lines, shared_times_line
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import Distribution
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.summary import Summary
 from headway.lab.summary import as_json as summary_json
+from headway.lab.trace_facts import facts_json
 
 _SHOWN = ("p50", "p95", "p99")
 
@@ -27,7 +31,10 @@ def as_json(result: RunResult) -> dict[str, object]:
         "max_output_tokens": options.output_tokens,
         "interrupted": result.interrupted,
         "believable": result.believable,
+        "trace": _trace_json(result),
         **summary_json(result.summary),
+        "ladder": None if result.ladder is None else bench_ladder.as_json(result.ladder),
+        **server_report.as_json(result),
     }
 
 
@@ -46,6 +53,10 @@ def _lines(result: RunResult) -> Iterator[str]:
         )
     if result.interrupted:
         yield "Interrupted: what was over by then."
+    if result.ladder is not None:
+        yield from bench_ladder.as_lines(result.ladder)
+        yield ""
+        yield "At that rate:" if result.ladder.finding and result.ladder.finding.kept else "In the last step:"
     yield _headline(result)
     yield (
         f"{options.workload}, {result.arrival}, {summary.num_offered:,} requests in {summary.duration_s:,.1f} s, "
@@ -53,6 +64,7 @@ def _lines(result: RunResult) -> Iterator[str]:
     )
     for label, number in summary.failures.items():
         yield f"  {number} failed: {label}"
+    yield from _trace_lines(result)
     if summary.num_unsent_turns:
         yield f"  {summary.num_unsent_turns} turns were not sent, as the turn before failed"
     if summary.warm_up.num_excluded:
@@ -72,6 +84,7 @@ def _lines(result: RunResult) -> Iterator[str]:
     yield from _totals(summary)
     for section in (turns, labels, concurrency, sentences):
         yield from section(summary)
+    yield from server_report.lines(result)
 
 
 def _headline(result: RunResult) -> str:
@@ -96,6 +109,23 @@ def _totals(summary: Summary) -> Iterator[str]:
             f"goodput {summary.goodput.fraction:.1%}: {summary.goodput.num_met} of {summary.goodput.num_offered} offered "
             "requests met the SLO"
         )
+
+
+def _trace_json(result: RunResult) -> dict[str, object] | None:
+    if result.trace is None:
+        return None
+    replay, cell_ns = result.options.replay, result.options.replay.cell_ns(result.trace.format)
+    changes = {"speed": replay.speed or 1.0, "spread_s": None if cell_ns is None else cell_ns / NS_PER_S}
+    return {**facts_json(result.trace), **changes}
+
+
+def _trace_lines(result: RunResult) -> Iterator[str]:
+    facts, options = result.trace, result.options
+    if facts is None:
+        return
+    yield from read_lines(facts)
+    if facts.coarse and options.arrival is None and options.replay.spread_ns is None:
+        yield f"  {shared_times_line(facts)} and came in bursts that never were: --spread-times spreads them"
 
 
 def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:

@@ -8,11 +8,11 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.cli import bench, chat, inspect, models, perf, pull, serve
+from headway.cli import bench, bench_trace, chat, inspect, models, perf, pull, serve
 from headway.core.errors import HeadwayError
 
 EXIT_USAGE = 2
@@ -22,7 +22,7 @@ EXIT_PIPE = 141
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """A full disk, which stdout may lie on, is the user's to mend."""
 
-_SUBCOMMANDS = (serve, chat, pull, models, inspect, perf, bench)
+_SUBCOMMANDS = (serve, chat, pull, models, inspect, perf, bench, bench_trace)
 
 if TYPE_CHECKING:  # generic for type checkers only
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse names it no other way
@@ -38,9 +38,24 @@ class _CommandParser(argparse.ArgumentParser):
         return parsed, unknown
 
 
+class _WholeParser(argparse.ArgumentParser):
+    """The whole command's parser, in which a command may have a name of two words beside one of the first word alone.
+
+    argparse nests no such commands: `bench compare A B` beside `bench URL`, where URL may be anything.
+    """
+
+    commands: Collection[str] = ()
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # as argparse's
+        words = list(sys.argv[1:] if args is None else args)
+        if (name := " ".join(words[:2])) in self.commands:
+            words[:2] = [name]
+        return super().parse_known_args(words, namespace)
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the whole command; each subcommand adds its own."""
-    parser = argparse.ArgumentParser(
+    """Build the parser of the whole command; each subcommand adds its own, under a name of one word or two."""
+    parser = _WholeParser(
         prog="headway",
         description="Latency-first LLM serving for self-hosted coding assistants.",
         epilog="Start with `headway serve smollm2`; `headway COMMAND --help` explains each command.",
@@ -51,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for module in _SUBCOMMANDS:
         module.add_parser(subparsers)
+    parser.commands = subparsers.choices
     return parser
 
 

@@ -2,8 +2,8 @@
 
     python -m headway.lab.null_server --ttft-ms 20 --itl-ms 20 --tokens 100    prints its port, serves until its input ends
 
-It answers every POST as a stream of chat completion chunks, each at an absolute time after the request's last byte. It keeps
-connections open and reads nothing of a request but its length.
+It answers every POST as a stream of chat completion chunks, each at an absolute time after the request's last byte, and
+nothing else. It keeps connections open and reads nothing of a request but its length.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from headway.core.clock import NS_PER_MS
 from headway.lab.pacer import Pacer
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class NullServer:
         self.schedule = schedule
         self.pacer = pacer
         self.clock_ns = clock_ns
+        self.transports: set[asyncio.Transport] = set()
         usage = {"prompt_tokens": 1, "completion_tokens": schedule.num_tokens}
         usage["total_tokens"] = sum(usage.values())
         self.tail = _chunk(json.dumps({"choices": [], "usage": usage})) + _chunk("[DONE]") + b"0\r\n\r\n"
@@ -65,6 +67,11 @@ class NullServer:
     def protocol(self) -> asyncio.Protocol:
         """Return the protocol of a new connection."""
         return _NullProtocol(self)
+
+    def abort(self) -> None:
+        """Close the connections that are still open."""
+        for transport in list(self.transports):
+            transport.abort()
 
 
 class _NullProtocol(asyncio.Protocol):
@@ -75,8 +82,11 @@ class _NullProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        self._server.transports.add(transport)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio names it
+        if self._transport is not None:
+            self._server.transports.discard(self._transport)
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
@@ -89,6 +99,9 @@ class _NullProtocol(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Called by the parser at a request's end."""
         if self._transport is None:
+            return
+        if self._parser.get_method() != b"POST":  # a model list, metrics: nothing of a schedule
+            self._transport.write(_NOT_FOUND)
             return
         self._transport.write(_HEAD + _ROLE)
         self._plan(self._server.clock_ns(), 0)
