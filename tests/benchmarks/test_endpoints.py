@@ -159,7 +159,10 @@ def test_what_is_told_of_a_server_names_no_folder(cache: Cache, tmp_path: Path) 
     server = vllm(cache, Files(q8_0=tmp_path / "q8.gguf", bf16_folder=tmp_path / "bf16"), 1)
     assert str(tmp_path) in " ".join([*server.command, *server.environment.values()])
     assert "/" not in server.shown()
-    assert f"LD_PRELOAD={TCMALLOC}:libiomp5.so python -m vllm.entrypoints.openai.api_server --model bf16 " in server.shown()
+    assert (
+        f"LD_PRELOAD={TCMALLOC}:libiomp5.so python -m vllm.entrypoints.openai.api_server --model bf16 "
+        in server.shown()
+    )
 
 
 def test_libraries_that_are_not_there_are_not_preloaded(tmp_path: Path) -> None:
