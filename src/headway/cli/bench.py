@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.options import api_key, not_negative, positive
@@ -9,6 +10,8 @@ from headway.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
+    from headway.lab.endpoint import Endpoint
+    from headway.lab.measurement import RunOptions
 
 _INTERRUPTED = 130
 
@@ -26,6 +29,14 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's API key"
     )
+    add_load_options(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.add_argument("--raw", type=Path, metavar="F.parquet", help="keep the record of every request")
+    parser.set_defaults(run=run)
+
+
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is sent, when, and how much of it: what `load_options` makes options of."""
     parser.add_argument(
         "--workload",
         default="light",
@@ -59,29 +70,63 @@ def add_parser(subparsers: "Subparsers") -> None:
         default=0,
         help="of prompts and arrivals (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; raises HeadwayError for what cannot be asked."""
+    require_packages()
+    import uvloop
+
+    from headway.cli.bench_report import as_json, as_text
+    from headway.lab.endpoint import parse_endpoint
+    from headway.lab.measurement import measure
+
+    options = load_options(args, parse_endpoint(args.url, api_key(args.api_key_env)), args.model)
+    if args.raw is not None:
+        check_raw(args.raw)
+    result = uvloop.run(measure(options))
+    try:
+        if args.raw is not None:
+            from headway.lab.raw_file import write_raw
+
+            write_raw(args.raw, result, as_json(result))
+    finally:  # what was measured is told, whatever became of the file
+        print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
+    return _INTERRUPTED if result.interrupted else 0
+
+
+def require_packages() -> None:
+    """Raise ConfigError where the lab's packages are missing."""
     try:
         import scipy  # noqa: F401
     except ImportError:
         raise ConfigError(
             "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
         ) from None
-    import uvloop
 
-    from headway.cli.bench_report import as_json, as_text
+
+def check_raw(path: Path) -> None:
+    """Raise ConfigError where no raw file could be written, before anything is measured."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "Parquet files need pyarrow: pip install -r requirements/lab.txt, or 'headway[lab]'."
+        ) from None
+    from headway.lab.output_file import check_writable
+
+    check_writable(path)
+
+
+def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | None) -> "RunOptions":
+    """Build what is measured of parsed options; raises ConfigError for an SLO that is none."""
     from headway.core.clock import NS_PER_S
-    from headway.lab.endpoint import parse_endpoint
-    from headway.lab.measurement import RunOptions, measure
+    from headway.lab.measurement import RunOptions
     from headway.lab.slo import parse_slo
 
-    options = RunOptions(
-        endpoint=parse_endpoint(args.url, api_key(args.api_key_env)),
-        model=args.model,
+    return RunOptions(
+        endpoint=endpoint,
+        model=model,
         workload=args.workload,
         arrival=args.arrival,
         num_requests=args.requests,
@@ -90,6 +135,3 @@ def run(args: argparse.Namespace) -> int:
         slo=None if args.slo is None else parse_slo(args.slo),
         seed=args.seed,
     )
-    result = uvloop.run(measure(options))
-    print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
-    return _INTERRUPTED if result.interrupted else 0

@@ -1,20 +1,23 @@
 """Measures latency as a user feels it, on any OpenAI-compatible endpoint. It knows nothing of our own engine or gateway.
 
-`headway.lab.run` is its Python API; it needs the extra `lab`, the modules beside it need no more than they import.
+`headway.lab.run` is its Python API, with what keeps runs and reads them back; it needs the extra `lab`, the modules beside
+it need no more than they import.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-__all__ = ["run"]
+__all__ = ["read_raw", "run", "write_raw"]
 
 if TYPE_CHECKING:
     from headway.lab.api import run
+    from headway.lab.raw_file import read_raw, write_raw
+
+_MODULES = {"run": "api", "read_raw": "raw_file", "write_raw": "raw_file"}
 
 
 def __getattr__(name: str) -> object:
     """Import the API on its first use: numpy and scipy take their time, and a null server needs neither."""
-    if name == "run":
-        from headway.lab.api import run
-
-        return run
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
