@@ -105,14 +105,19 @@ def require_packages() -> None:
         ) from None
 
 
-def check_raw(path: Path) -> None:
-    """Raise ConfigError where no raw file could be written, before anything is measured."""
+def require_pyarrow() -> None:
+    """Raise ConfigError where Parquet cannot be read or written."""
     try:
         import pyarrow  # noqa: F401
     except ImportError:
         raise ConfigError(
             "Parquet files need pyarrow: pip install -r requirements/lab.txt, or 'headway[lab]'."
         ) from None
+
+
+def check_raw(path: Path) -> None:
+    """Raise ConfigError where no raw file could be written, before anything is measured."""
+    require_pyarrow()
     from headway.lab.output_file import check_writable
 
     check_writable(path)

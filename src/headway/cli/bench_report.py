@@ -7,6 +7,7 @@ from headway.cli.table import aligned
 from headway.core.clock import NS_PER_MS
 from headway.lab.distribution import Distribution
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
+from headway.lab.slo import limits_ms
 from headway.lab.summary import as_json as summary_json
 
 _SHOWN = ("p50", "p95", "p99")
@@ -23,6 +24,7 @@ def as_json(result: RunResult) -> dict[str, object]:
         "arrival": result.arrival,
         "seed": options.seed,
         "max_output_tokens": options.output_tokens,
+        "slo": None if options.slo is None else limits_ms(options.slo),
         "interrupted": result.interrupted,
         "believable": result.believable,
         **summary_json(result.summary),

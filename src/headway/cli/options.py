@@ -104,6 +104,14 @@ def finite(text: str) -> float:
     return number
 
 
+def fraction(text: str) -> float:
+    """Parse a number above 0 and below 1; raises ArgumentTypeError."""
+    number = finite(text)
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} does not lie between 0 and 1")
+    return number
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options from which `engine_config` builds an EngineConfig."""
     group = parser.add_argument_group("engine")
