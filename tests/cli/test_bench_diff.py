@@ -1,7 +1,6 @@
 """`headway bench diff` over files that the command itself wrote."""
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,43 +8,32 @@ import pytest
 from headway.cli.bench_report import as_json
 from headway.cli.main import main
 from headway.lab.endpoint import parse_endpoint
-from headway.lab.exchange import Exchange
-from headway.lab.measurement import RunOptions, RunResult
+from headway.lab.measurement import RunOptions
 from headway.lab.raw_file import write_raw
 from headway.lab.slo import parse_slo
-from headway.lab.summary import summarise
-from support.scripted_stream import DONE, play, tokens, usage
+from support.lab_runs import answered, run_result
 
 
 def recorded(
     folder: Path, name: str, *, slow: float = 1, slo: str | None = None, workload: str = "light"
 ) -> Path:
     """Write a run of 40 conversations, in both forms."""
-    slo_ns = None if slo is None else parse_slo(slo)
-    exchanges = [_answered(number, slow) for number in range(40)]
-    result = RunResult(
-        options=RunOptions(endpoint=parse_endpoint("localhost:1"), slo=slo_ns, workload=workload),
-        model="m",
-        arrival="closed:1",
-        started_at=datetime(2026, 11, 30, tzinfo=UTC),
-        start_ns=0,
-        summary=summarise(exchanges, slo=slo_ns),
-        exchanges=tuple(exchanges),
-        lag_p99_ns=0,
-        interrupted=False,
+    options = RunOptions(
+        endpoint=parse_endpoint("localhost:1"),
+        slo=None if slo is None else parse_slo(slo),
+        workload=workload,
+    )
+    result = run_result(
+        [
+            answered((50 + number % 5) * slow, conversation=number, due_ms=1000 * number)
+            for number in range(40)
+        ],
+        options,
     )
     path = folder / f"{name}.parquet"
     write_raw(path, result, as_json(result))
     path.with_suffix(".json").write_text(json.dumps(as_json(result)))
     return path
-
-
-def _answered(number: int, slow: float) -> Exchange:
-    due_ms = 1000 * number
-    sent = tokens(due_ms + (50 + number % 5) * slow, 10, 5)
-    ended = (sent[-1][0], usage(5) + DONE)
-    exchange = play(*sent, ended, intended_ms=due_ms, dispatched_ms=due_ms)
-    return Exchange(stamps=exchange.stamps, answer=exchange.answer, conversation=number)
 
 
 @pytest.mark.parametrize("suffixes", [(".parquet", ".parquet"), (".parquet", ".json"), (".json", ".json")])

@@ -33,7 +33,17 @@ def subparsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 
 def test_every_option_of_every_command_is_explained() -> None:
     commands = dict(subparsers())
-    assert list(commands) == ["serve", "chat", "pull", "models", "inspect", "perf", "bench", "bench diff"]
+    assert list(commands) == [
+        "serve",
+        "chat",
+        "pull",
+        "models",
+        "inspect",
+        "perf",
+        "bench",
+        "bench compare",
+        "bench diff",
+    ]
     unexplained = [
         (name, action.dest)
         for name, parser in commands.items()

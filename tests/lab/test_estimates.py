@@ -8,13 +8,8 @@ import pytest
 from headway.lab.estimates import KINDS, ends, latency_estimates, share_estimate
 from headway.lab.exchange import Exchange
 from headway.lab.summary import summarise
-from support.scripted_stream import DONE, play, tokens, usage
-
-
-def answered(ttft_ms: float, itl_ms: float = 10, num_tokens: int = 5, conversation: int = 0) -> Exchange:
-    sent = tokens(ttft_ms, itl_ms, num_tokens)
-    end_ms = sent[-1][0]
-    return replace(play(*sent, (end_ms, usage(num_tokens)), (end_ms, DONE)), conversation=conversation)
+from support.lab_runs import answered
+from support.scripted_stream import play
 
 
 def lognormal_run(seed: int, num: int = 60, factor: float = 1) -> list[Exchange]:

@@ -2,9 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any, get_args
@@ -12,7 +10,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import ConfigError
@@ -24,8 +22,8 @@ from headway.lab.measurement import RunOptions, RunResult
 from headway.lab.raw_columns import SCHEMA, to_exchanges, to_table
 from headway.lab.raw_file import SCHEMA_NAME, read_raw, write_raw
 from headway.lab.slo import Slo
-from headway.lab.summary import summarise
-from support.scripted_stream import DONE, play, tokens, usage
+from support.lab_runs import answered, run_result
+from support.scripted_stream import play
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "lab.md"
 
@@ -87,27 +85,17 @@ def exchanges(draw: st.DrawFn) -> Exchange:
     )
 
 
-def result(found: Sequence[Exchange] = ()) -> RunResult:
-    found = found or [
-        play(*tokens(10, 5, 3), (20, usage(3, cached_tokens=100)), (20, DONE)),
+def result() -> RunResult:
+    found = [
+        answered(10, num_tokens=3, cached_tokens=100),
         play(status=429, retry_after="7"),
         play((5, b"data: {\n\n")),
     ]
-    return RunResult(
-        options=RunOptions(
-            endpoint=parse_endpoint("https://example.org/v1", "top-secret-key"), slo=Slo(ttft_ns=5), seed=3
-        ),
-        model="m",
-        arrival="closed:1",
-        started_at=datetime(2026, 11, 30, 2, 3, 4, 567, UTC),
-        start_ns=12,
-        summary=summarise(found),
-        exchanges=tuple(found),
-        lag_p99_ns=1.5,
-        interrupted=False,
-    )
+    endpoint = parse_endpoint("https://example.org/v1", "top-secret-key")
+    return run_result(found, RunOptions(endpoint=endpoint, slo=Slo(ttft_ns=5), seed=3), lag_p99_ns=1.5)
 
 
+@settings(deadline=None)
 @given(st.lists(exchanges(), max_size=4))
 def test_every_record_comes_back_as_it_was(found: list[Exchange]) -> None:
     written = BytesIO()

@@ -35,7 +35,10 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.set_defaults(run=run)
 
 
-def add_load_options(parser: argparse.ArgumentParser) -> None:
+def add_load_options(
+    parser: argparse.ArgumentParser,
+    requests_help: str = "conversations at most (default: 100 if nothing else ends it)",
+) -> None:
     """Add what is sent, when, and how much of it: what `load_options` makes options of."""
     parser.add_argument(
         "--workload",
@@ -50,7 +53,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         "--requests",
         type=positive,
         metavar="N",
-        help="conversations at most (default: 100 if nothing else ends it)",
+        help=requests_help,
     )
     parser.add_argument(
         "--duration", type=positive, metavar="S", help="seconds in which conversations may start"

@@ -1,19 +1,19 @@
 """Measures latency as a user feels it, on any OpenAI-compatible endpoint. It knows nothing of our own engine or gateway.
 
-`headway.lab.run` is its Python API, with what keeps runs and reads them back; it needs the extra `lab`, the modules beside
-it need no more than they import.
+`headway.lab.run` and `compare` are its Python API, with what keeps runs and reads them back; it needs the extra `lab`, the
+modules beside it need no more than they import.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__all__ = ["read_raw", "run", "write_raw"]
+__all__ = ["compare", "read_raw", "run", "write_raw"]
 
 if TYPE_CHECKING:
-    from headway.lab.api import run
+    from headway.lab.api import compare, run
     from headway.lab.raw_file import read_raw, write_raw
 
-_MODULES = {"run": "api", "read_raw": "raw_file", "write_raw": "raw_file"}
+_MODULES = {"compare": "api", "run": "api", "read_raw": "raw_file", "write_raw": "raw_file"}
 
 
 def __getattr__(name: str) -> object:

@@ -6,13 +6,19 @@ result = headway.lab.run("http://127.0.0.1:8000", workload="medium", arrival="po
 print(result.summary.ttft.successes.percentiles["p50"])
 """
 
+from collections.abc import Callable
+
 import uvloop
 
 from headway.core.clock import NS_PER_S
 from headway.core.errors import ConfigError
-from headway.lab.endpoint import parse_endpoint
+from headway.lab.comparison import LEAST_ROUNDS
+from headway.lab.endpoint import Endpoint, parse_endpoint
 from headway.lab.measurement import RunOptions, RunResult, measure
+from headway.lab.rounds import Plan, Round, Rounds, take_turns
+from headway.lab.side import Side, parse_side
 from headway.lab.slo import parse_slo
+from headway.lab.verdict import Verdict, verdict
 
 
 def run(
@@ -33,6 +39,74 @@ def run(
     Blocks, and brings its own event loop; inside one, await `headway.lab.measurement.measure`. Raises ConfigError for what
     cannot be asked or an endpoint that does not answer.
     """
+    options = _options(
+        parse_endpoint(url, api_key),
+        model,
+        workload=workload,
+        arrival=arrival,
+        requests=requests,
+        duration_s=duration_s,
+        output_tokens=output_tokens,
+        slo=slo,
+        seed=seed,
+    )
+    return uvloop.run(measure(options))
+
+
+def compare(
+    a: str | Side,
+    b: str | Side,
+    *,
+    workload: str = "light",
+    arrival: str | None = None,
+    requests: int | None = 20,
+    duration_s: float | None = None,
+    output_tokens: int = 128,
+    slo: str | None = None,
+    seed: int = 0,
+    rounds: int = LEAST_ROUNDS,
+    least_effect: float = 0.05,
+    on_round: Callable[[Round], None] = lambda _: None,
+) -> tuple[Verdict, Rounds]:
+    """Let two sides take turns as `headway bench compare` does, and return what can be said of B with every run.
+
+    A side is written `URL,model=NAME,api-key-env=VAR`, or a `Side` with its key. Blocks as `run` does. Raises ConfigError
+    for what cannot be asked or a side that does not answer.
+    """
+    if rounds < LEAST_ROUNDS:
+        raise ConfigError(f"rounds must be at least {LEAST_ROUNDS}, not {rounds}.")
+    if not 0 < least_effect < 1:
+        raise ConfigError(f"least_effect must lie between 0 and 1, not be {least_effect}.")
+    options_a, options_b = (
+        _options(
+            side.endpoint,
+            side.model,
+            workload=workload,
+            arrival=arrival,
+            requests=requests,
+            duration_s=duration_s,
+            output_tokens=output_tokens,
+            slo=slo,
+            seed=seed,
+        )
+        for side in (parse_side(each) if isinstance(each, str) else each for each in (a, b))
+    )
+    done = uvloop.run(take_turns(Plan(a=options_a, b=options_b, num_rounds=rounds), on_round=on_round))
+    return verdict(done, least_effect=least_effect), done
+
+
+def _options(
+    endpoint: Endpoint,
+    model: str | None,
+    *,
+    workload: str,
+    arrival: str | None,
+    requests: int | None,
+    duration_s: float | None,
+    output_tokens: int,
+    slo: str | None,
+    seed: int,
+) -> RunOptions:
     for name, number in (
         ("requests", requests),
         ("duration_s", duration_s),
@@ -40,8 +114,8 @@ def run(
     ):
         if number is not None and not number > 0:
             raise ConfigError(f"{name} must be above 0, not {number}.")
-    options = RunOptions(
-        endpoint=parse_endpoint(url, api_key),
+    return RunOptions(
+        endpoint=endpoint,
         model=model,
         workload=workload,
         arrival=arrival,
@@ -51,4 +125,3 @@ def run(
         slo=None if slo is None else parse_slo(slo),
         seed=seed,
     )
-    return uvloop.run(measure(options))

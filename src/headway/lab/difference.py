@@ -64,10 +64,10 @@ def verdict(found: Sequence[Difference], *, least_effect: float, names: tuple[st
     for judgement, words in (("worse", "worse than {} in"), ("better", "better than {} in")):
         figures = [_with_change(each) for each in found if each.judgement == judgement]
         if figures:
-            said.append(f"{words.format(first)} {_listed(figures)}")
+            said.append(f"{words.format(first)} {listed(figures)}")
     equal = [each.kind.name for each in found if each.judgement == "equal"]
     if equal:
-        said.append(f"equal to within {100 * least_effect:.3g}% in {_listed(equal)}")
+        said.append(f"equal to within {100 * least_effect:.3g}% in {listed(equal)}")
     if not said:
         return f"It cannot be told whether {second} differs from {first} by {100 * least_effect:.3g}% in any figure."
     rest = "; of the rest it cannot be told" if any(each.judgement == "unknown" for each in found) else ""
@@ -162,5 +162,6 @@ def _with_change(found: Difference) -> str:
     return f"{found.kind.name} ({100 * found.difference:+.1f} points)"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return at least one name as a sentence lists them."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -20,7 +20,7 @@ def check_writable(path: Path) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Have a file written under another name and then renamed, so that nobody ever reads half of it; raises ConfigError."""
     part = _part(path)
     try:
