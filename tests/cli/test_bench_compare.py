@@ -15,6 +15,7 @@ import pytest
 import headway.lab
 from headway.cli.main import main
 from headway.core.errors import ConfigError
+from headway.lab.rounds import Round
 from support.real_server import RealServer, eventually
 
 pytestmark = pytest.mark.native
@@ -74,7 +75,7 @@ def test_one_server_twice_is_said_to_be_one(
 
 
 def test_from_python_the_verdict_comes_with_every_run(shared_server: RealServer) -> None:
-    seen = []
+    seen: list[Round] = []
     found, done = headway.lab.compare(
         shared_server.url, shared_server.url, requests=1, output_tokens=1, on_round=seen.append
     )
@@ -82,7 +83,7 @@ def test_from_python_the_verdict_comes_with_every_run(shared_server: RealServer)
     assert list(done.rounds) == seen
     for wrong in ({"rounds": 4}, {"least_effect": 1.0}, {"requests": 0}):
         with pytest.raises(ConfigError):
-            headway.lab.compare("http://x", "http://x", **wrong)  # type: ignore[arg-type]
+            headway.lab.compare("http://x", "http://x", **wrong)
 
 
 def test_ctrl_c_says_what_is_missing(shared_server: RealServer) -> None:

@@ -62,6 +62,8 @@ def test_what_a_run_does_not_have_is_not_made_up() -> None:
     assert one["ttft_p50"].interval is None
     mostly_failed = [answered(5), *[replace(play(status=429), conversation=number) for number in range(1, 9)]]
     assert latency_estimates(mostly_failed)["itl_mean"].interval is None  # some resamples have no success
+    assert latency_estimates(lognormal_run(1, num=5))["itl_mean"].interval is None
+    assert latency_estimates(lognormal_run(1, num=6))["itl_mean"].interval is not None
     few = latency_estimates(lognormal_run(1, num=20))
     assert few["ttft_p50"].interval is not None
     assert few["ttft_p95"].interval is None  # an upper end of it may lie above all that was seen

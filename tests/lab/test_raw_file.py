@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, get_args
@@ -121,6 +121,7 @@ def test_a_run_comes_back_without_its_texts_and_its_key(tmp_path: Path) -> None:
     )
     assert (found.lag_p99_ns, found.believable, found.interrupted) == (1.5, True, False)
     assert found.summary == {"ttft_ms": {"p50": "inf"}, "model": "\udcff"}
+    assert found.asked.keys() == {field.name for field in fields(RunOptions)}
     assert found.asked["seed"] == 3
     assert found.asked["slo"] == {"ttft_ns": 5, "itl_ns": None, "tpot_ns": None, "e2e_ns": None}
     assert found.asked["endpoint"] == {"host": "example.org", "port": 443, "path": "/v1", "tls": True}
