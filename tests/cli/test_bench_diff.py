@@ -8,8 +8,8 @@ import pytest
 from headway.cli.bench_report import as_json
 from headway.cli.main import main
 from headway.lab.endpoint import parse_endpoint
-from headway.lab.measurement import RunOptions
 from headway.lab.raw_file import write_raw
+from headway.lab.run_options import RunOptions
 from headway.lab.slo import parse_slo
 from support.lab_runs import answered, run_result
 

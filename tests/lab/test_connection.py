@@ -211,3 +211,19 @@ async def test_a_byte_came_with_the_read_that_brought_it(size: int) -> None:
         assert response.stamp_of(9 + offset) == came_ns[second + offset]
     with pytest.raises(IndexError):
         response.stamp_of(18)
+
+
+async def test_a_cancelled_connect_is_cancelled_whenever_that_happens() -> None:
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        for num_rounds in range(25):
+            task = asyncio.create_task(connect("127.0.0.1", port))
+            for _ in range(num_rounds):
+                await asyncio.sleep(0)
+            if task.done():
+                task.result().close()
+                continue
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await asyncio.sleep(0)  # what was opened meanwhile is closed

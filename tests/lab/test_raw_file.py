@@ -17,10 +17,13 @@ from headway.core.errors import ConfigError
 from headway.lab.deltas import DeltaKind, TokenUsage
 from headway.lab.endpoint import parse_endpoint
 from headway.lab.exchange import Answer, Exchange, Failure, FailureKind, Stamps, StreamEvent
+from headway.lab.ladder import Measured
+from headway.lab.ladder_run import LadderRun, LadderStep
 from headway.lab.latency import ttft_ns
-from headway.lab.measurement import RunOptions, RunResult
+from headway.lab.measurement import RunResult
 from headway.lab.raw_columns import SCHEMA, to_exchanges, to_table
 from headway.lab.raw_file import SCHEMA_NAME, read_raw, write_raw
+from headway.lab.run_options import RunOptions
 from headway.lab.slo import Slo
 from support.lab_runs import answered, run_result
 from support.scripted_stream import play
@@ -125,6 +128,26 @@ def test_a_run_comes_back_without_its_texts_and_its_key(tmp_path: Path) -> None:
     assert found.asked["seed"] == 3
     assert found.asked["slo"] == {"ttft_ns": 5, "itl_ns": None, "tpot_ns": None, "e2e_ns": None}
     assert found.asked["endpoint"] == {"host": "example.org", "port": 443, "path": "/v1", "tls": True}
+
+
+def test_of_a_ladder_each_request_has_its_step(tmp_path: Path) -> None:
+    run = result()
+    steps = tuple(
+        LadderStep(
+            measured=Measured(rate=10, p95_ms=1, p95_low_ms=1, p95_high_ms=1),
+            exchanges=part,
+            num_cut=0,
+            start_ns=0,
+            lag_p99_ns=0,
+            num_unsent_turns=0,
+        )
+        for part in (run.exchanges[:2], run.exchanges[2:])
+    )
+    path = tmp_path / "ladder.parquet"
+    write_raw(path, replace(run, ladder=LadderRun(steps=steps, finding=None, limit_ms=200)))
+    assert read_raw(path).steps == (1, 1, 2)
+    write_raw(path, run)
+    assert read_raw(path).steps == (None, None, None)
 
 
 def test_a_query_finds_the_figures_beside_the_records(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from headway.core.errors import ConfigError
 from headway.lab.endpoint import parse_endpoint
-from headway.lab.measurement import RunOptions, RunResult
+from headway.lab.measurement import RunResult
 from headway.lab.rounds import WARM_UP_REQUESTS, Plan, Round, Turn, orders, take_turns
+from headway.lab.run_options import RunOptions
 from support.lab_runs import answered, run_result
 from support.scripted_stream import play
 
@@ -80,3 +81,9 @@ async def test_a_side_that_answers_nothing_is_told_before_the_first_round() -> N
     with pytest.raises(ConfigError, match=r"^A, localhost:1, answered nothing .*: refused_503\."):
         await take_turns(Plan(a=A, b=B, num_rounds=5), measure=server.measure)
     assert len(server.asked) == 1
+
+
+async def test_a_ladder_is_no_load_to_take_turns_at() -> None:
+    ladder = replace(A, arrival="ladder:target_rate=50")
+    with pytest.raises(ConfigError, match="not up a ladder"):
+        await take_turns(Plan(a=ladder, b=ladder, num_rounds=5), measure=Server().measure)

@@ -8,8 +8,8 @@ import pytest
 from headway.lab import distribution
 from headway.lab.endpoint import parse_endpoint
 from headway.lab.exchange import Exchange
-from headway.lab.measurement import RunOptions
 from headway.lab.rounds import Plan, Round, Rounds
+from headway.lab.run_options import RunOptions
 from headway.lab.verdict import COSTS, Verdict, judge_all, verdict
 from support.lab_runs import answered, run_result
 from support.scripted_stream import play

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from headway.lab.endpoint import parse_endpoint
 from headway.lab.exchange import Exchange
-from headway.lab.measurement import RunOptions, RunResult
+from headway.lab.measurement import RunResult
+from headway.lab.run_options import RunOptions
 from headway.lab.summary import summarise
 from support.scripted_stream import DONE, play, tokens, usage
 

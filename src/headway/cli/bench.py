@@ -11,7 +11,7 @@ from headway.core.errors import ConfigError
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
     from headway.lab.endpoint import Endpoint
-    from headway.lab.measurement import RunOptions
+    from headway.lab.run_options import RunOptions
 
 _INTERRUPTED = 130
 
@@ -24,7 +24,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         description="Offer a load to an endpoint, ours or another's, and tell its latency from when each request was due. "
         "docs/lab.md defines the figures and shows the forms of workloads and arrivals.",
     )
-    parser.add_argument("url", metavar="URL", help="the endpoint, such as http://127.0.0.1:8000")
+    parser.add_argument("url", metavar="URL", nargs="?", help="the endpoint, such as http://127.0.0.1:8000")
+    parser.add_argument(
+        "--self-test",
+        action="store_true",
+        help="measure this client instead, against a server of its own: how late it stamps, how much it takes",
+    )
     parser.add_argument("--model", help="default: the first that the endpoint lists")
     parser.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's API key"
@@ -37,7 +42,9 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def add_load_options(
     parser: argparse.ArgumentParser,
+    *,
     requests_help: str = "conversations at most (default: 100 if nothing else ends it)",
+    ladder: bool = True,
 ) -> None:
     """Add what is sent, when, and how much of it: what `load_options` makes options of."""
     parser.add_argument(
@@ -47,7 +54,8 @@ def add_load_options(
     )
     parser.add_argument(
         "--arrival",
-        help="closed:4, constant:5, poisson:5, gamma:5:0.5 or stages:… (default: closed:1, of a trace its times)",
+        help=f"closed:4, constant:5, poisson:5, gamma:5:0.5{', stages:… or ladder' if ladder else ' or stages:…'} "
+        "(default: closed:1, of a trace its times)",
     )
     parser.add_argument(
         "--requests",
@@ -73,11 +81,23 @@ def add_load_options(
         default=0,
         help="of prompts and arrivals (default: %(default)s)",
     )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="of the client (default: as many as the load takes, one per core at most)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; raises HeadwayError for what cannot be asked."""
     require_packages()
+    if args.self_test:
+        from headway.cli import bench_self_test
+
+        return bench_self_test.run(as_json=args.json)
+    if args.url is None:
+        raise ConfigError("Give the URL of the endpoint, such as http://127.0.0.1:8000.")
     import uvloop
 
     from headway.cli.bench_report import as_json, as_text
@@ -129,7 +149,7 @@ def check_raw(path: Path) -> None:
 def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | None) -> "RunOptions":
     """Build what is measured of parsed options; raises ConfigError for an SLO that is none."""
     from headway.core.clock import NS_PER_S
-    from headway.lab.measurement import RunOptions
+    from headway.lab.run_options import RunOptions
     from headway.lab.slo import parse_slo
 
     return RunOptions(
@@ -142,4 +162,5 @@ def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | No
         output_tokens=args.output_tokens,
         slo=None if args.slo is None else parse_slo(args.slo),
         seed=args.seed,
+        num_processes=args.processes,
     )

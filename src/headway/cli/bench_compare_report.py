@@ -6,8 +6,9 @@ import numpy as np
 
 from headway import __version__
 from headway.cli.table import aligned
-from headway.lab.measurement import RunOptions, RunResult
+from headway.lab.measurement import RunResult
 from headway.lab.rounds import Rounds
+from headway.lab.run_options import RunOptions
 from headway.lab.slo import limits_ms
 from headway.lab.verdict import Judged, Verdict
 

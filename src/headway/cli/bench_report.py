@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from headway import __version__
+from headway.cli import bench_ladder
 from headway.cli.table import aligned
 from headway.core.clock import NS_PER_MS
 from headway.lab.distribution import Distribution
@@ -28,6 +29,7 @@ def as_json(result: RunResult) -> dict[str, object]:
         "interrupted": result.interrupted,
         "believable": result.believable,
         **summary_json(result.summary),
+        "ladder": None if result.ladder is None else bench_ladder.as_json(result.ladder),
     }
 
 
@@ -46,6 +48,10 @@ def _lines(result: RunResult) -> Iterator[str]:
         )
     if result.interrupted:
         yield "Interrupted: what was over by then."
+    if result.ladder is not None:
+        yield from bench_ladder.as_lines(result.ladder)
+        yield ""
+        yield "At that rate:" if result.ladder.finding and result.ladder.finding.kept else "In the last step:"
     yield (
         f"{result.model} at {options.endpoint.authority}: {options.workload}, {result.arrival}, "
         f"{summary.num_offered} requests in {summary.duration_s:,.1f} s, {summary.num_ok} answered"

@@ -14,8 +14,9 @@ from headway.core.clock import NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.comparison import LEAST_ROUNDS
 from headway.lab.endpoint import Endpoint, parse_endpoint
-from headway.lab.measurement import RunOptions, RunResult, measure
+from headway.lab.measurement import RunResult, measure
 from headway.lab.rounds import Plan, Round, Rounds, take_turns
+from headway.lab.run_options import RunOptions
 from headway.lab.side import Side, parse_side
 from headway.lab.slo import parse_slo
 from headway.lab.verdict import Verdict, verdict
@@ -33,6 +34,7 @@ def run(
     output_tokens: int = 128,
     slo: str | None = None,
     seed: int = 0,
+    processes: int | None = None,
 ) -> RunResult:
     """Measure an endpoint as `headway bench` does, whose options these are, and return the figures with every record.
 
@@ -49,6 +51,7 @@ def run(
         output_tokens=output_tokens,
         slo=slo,
         seed=seed,
+        processes=processes,
     )
     return uvloop.run(measure(options))
 
@@ -64,6 +67,7 @@ def compare(
     output_tokens: int = 128,
     slo: str | None = None,
     seed: int = 0,
+    processes: int | None = None,
     rounds: int = LEAST_ROUNDS,
     least_effect: float = 0.05,
     on_round: Callable[[Round], None] = lambda _: None,
@@ -88,6 +92,7 @@ def compare(
             output_tokens=output_tokens,
             slo=slo,
             seed=seed,
+            processes=processes,
         )
         for side in (parse_side(each) if isinstance(each, str) else each for each in (a, b))
     )
@@ -106,6 +111,7 @@ def _options(
     output_tokens: int,
     slo: str | None,
     seed: int,
+    processes: int | None,
 ) -> RunOptions:
     for name, number in (
         ("requests", requests),
@@ -124,4 +130,5 @@ def _options(
         output_tokens=output_tokens,
         slo=None if slo is None else parse_slo(slo),
         seed=seed,
+        num_processes=processes,
     )

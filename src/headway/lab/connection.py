@@ -200,7 +200,22 @@ async def connect(
     """Return an open connection; raises OSError (refused, unknown host, TLS) and TimeoutError."""
     started_ns = time.monotonic_ns()
     loop = asyncio.get_running_loop()
-    _, connection = await asyncio.wait_for(
-        loop.create_connection(lambda: Connection(started_ns), host, port, ssl=tls), timeout_s
+    # No asyncio.wait_for: before Python 3.12 it forgets to be cancelled when what it waits for ends at the same time.
+    opening = asyncio.ensure_future(
+        loop.create_connection(lambda: Connection(started_ns), host, port, ssl=tls)
     )
-    return connection
+    try:
+        await asyncio.wait({opening}, timeout=timeout_s)
+        if not opening.done():
+            raise TimeoutError(f"no connection within {timeout_s:g} s")
+    except (asyncio.CancelledError, TimeoutError):
+        opening.add_done_callback(_abandon)
+        opening.cancel()
+        raise
+    return opening.result()[1]
+
+
+def _abandon(opening: "asyncio.Future[tuple[asyncio.Transport, Connection]]") -> None:
+    """Close a connection that was opened as nobody waited for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[0].abort()

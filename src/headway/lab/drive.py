@@ -9,7 +9,7 @@ import asyncio
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,6 +23,13 @@ LEAD_NS = 20_000_000
 """From the end of all preparations to the first start, so that it is not late either."""
 
 Body = Callable[[WorkloadRequest], bytes]
+Start = Callable[[], Awaitable[int]]
+"""Awaited when everything is prepared; returns the load's zero, which several processes may have to agree on."""
+
+
+async def soon() -> int:
+    """Start as soon as the first request can be on time."""
+    return time.monotonic_ns() + LEAD_NS
 
 
 @dataclass(slots=True)
@@ -33,6 +40,8 @@ class Offered:
     """In the order of their ends."""
     num_running: int = 0
     """Sent, and not over."""
+    num_cut: int = 0
+    """Sent, and given up when the load was stopped: no record tells of them."""
     num_unsent_turns: int = 0
     """Those that were to follow a turn that failed."""
     start_ns: int | None = None
@@ -40,7 +49,10 @@ class Offered:
 
 
 class Driver:
-    """Carries out one load after another; `offered` is what became of them, `on_exchange` sees each record as it is made."""
+    """Carries out one load after another; `offered` is what became of the last one, and `on_exchange` sees each record made.
+
+    A load that is cancelled leaves in `offered` what was over by then.
+    """
 
     def __init__(
         self, client: Client, body: Body, on_exchange: Callable[[Exchange], None] = lambda _: None
@@ -50,17 +62,20 @@ class Driver:
         self._on_exchange = on_exchange
         self.offered = Offered()
 
-    async def open(self, offsets_ns: Iterable[int], conversations: Iterator[Conversation]) -> None:
+    async def open(
+        self, offsets_ns: Iterable[int], conversations: Iterator[Conversation], start: Start = soon
+    ) -> None:
         """Start a conversation at each of the finitely many `offsets_ns`, which never fall; return when all are over."""
+        self.offered = offered = Offered()
         starts = [
             (offset_ns, conversation, self._body(conversation.request()))
             for offset_ns, conversation in zip(offsets_ns, conversations, strict=False)
         ]
         with Pacer() as pacer, _no_collections():
+            offered.start_ns = await start()
             async with asyncio.TaskGroup() as group:
-                self.offered.start_ns = time.monotonic_ns() + LEAD_NS
                 for offset_ns, conversation, body in starts:
-                    due_ns = self.offered.start_ns + offset_ns
+                    due_ns = offered.start_ns + offset_ns
                     await pacer.sleep_until(due_ns)
                     group.create_task(self._converse(conversation, body, due_ns))
 
@@ -71,6 +86,7 @@ class Driver:
         *,
         num_conversations: int | None = None,
         duration_ns: int | None = None,
+        start: Start = soon,
     ) -> None:
         """Let users begin their next conversation when their last is over; return when the last one is.
 
@@ -78,26 +94,31 @@ class Driver:
         """
         if num_conversations is None and duration_ns is None:
             raise ValueError("a load without an end")
+        self.offered = offered = Offered()
         left = num_conversations
 
-        async def user(end_ns: float) -> None:
+        async def user(start_ns: int, end_ns: float) -> None:
             nonlocal left
-            while left != 0 and time.monotonic_ns() < end_ns:
+            await pacer.sleep_until(start_ns)
+            while left != 0:
                 conversation = next(conversations, None)
                 if conversation is None:
                     return
                 if left is not None:
                     left -= 1
                 body = self._body(conversation.request())
-                await self._converse(conversation, body, time.monotonic_ns())
+                due_ns = time.monotonic_ns()  # what making it took is no user's
+                if due_ns >= end_ns:
+                    return
+                await self._converse(conversation, body, due_ns)
 
-        with _no_collections():
-            self.offered.start_ns = time.monotonic_ns()
-            end_ns = math.inf if duration_ns is None else self.offered.start_ns + duration_ns
+        with Pacer() as pacer, _no_collections():
+            start_ns = offered.start_ns = await start()
+            end_ns = math.inf if duration_ns is None else start_ns + duration_ns
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(num_users):
-                        group.create_task(user(end_ns))
+                        group.create_task(user(start_ns, end_ns))
             except ExceptionGroup as errors:
                 if isinstance(errors.exceptions[0], HeadwayError):  # no more conversations can be made
                     raise errors.exceptions[0] from None
@@ -105,10 +126,11 @@ class Driver:
 
     async def _converse(self, conversation: Conversation, body: bytes, due_ns: int) -> None:
         answers: list[str] = []
+        offered = self.offered
         for turn in range(1, conversation.num_turns + 1):
             if turn > 1:
                 body = self._body(conversation.request(answers))
-            self.offered.num_running += 1
+            offered.num_running += 1
             try:
                 exchange = await self._client.ask(
                     body,
@@ -117,12 +139,15 @@ class Driver:
                     turn=turn,
                     label=conversation.label,
                 )
+            except asyncio.CancelledError:
+                offered.num_cut += 1
+                raise
             finally:
-                self.offered.num_running -= 1
-            self.offered.exchanges.append(exchange)
+                offered.num_running -= 1
+            offered.exchanges.append(exchange)
             self._on_exchange(exchange)
             if not exchange.ok:
-                self.offered.num_unsent_turns += conversation.num_turns - turn
+                offered.num_unsent_turns += conversation.num_turns - turn
                 return
             answers.append(exchange.answer.content)
             due_ns = exchange.stamps.ended_ns

@@ -4,58 +4,33 @@ result = await measure(RunOptions(endpoint=parse_endpoint("http://127.0.0.1:8000
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from itertools import islice, takewhile
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from headway.core.clock import NS_PER_MS
 from headway.core.errors import ConfigError
-from headway.lab.arrival_grammar import parse_arrival
-from headway.lab.arrivals import Closed, Open, offsets_ns
-from headway.lab.chat_body import chat_body
-from headway.lab.client import Client, Patience
-from headway.lab.code_corpus import CodeCorpus, standard_library
+from headway.lab.arrivals import Closed
+from headway.lab.client import Patience
 from headway.lab.connection import connect
-from headway.lab.distribution import percentile
-from headway.lab.drive import Driver
+from headway.lab.drive import Offered
 from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Exchange
-from headway.lab.latency import lag_ns
-from headway.lab.slo import Slo
+from headway.lab.ladder_rules import LadderRules
+from headway.lab.ladder_run import LadderClimb, LadderRun, LadderStep, lag_p99_ns
+from headway.lab.loader import Loader, LocalLoader
+from headway.lab.processes import ProcessLoader
+from headway.lab.run_options import RunOptions
+from headway.lab.sample import Sample
 from headway.lab.summary import Summary, summarise
-from headway.lab.trace_prompts import trace_conversations
-from headway.lab.traces import read_trace
-from headway.lab.workload import Conversation, WorkloadOptions, WorkloadRequest, conversations
-from headway.lab.workload_spec import TraceFile, parse_workload
+from headway.lab.traffic import Traffic, plan_traffic
 
-DEFAULT_REQUESTS = 100
-"""Conversations, where nothing else ends a run: as many as a p99 takes."""
 LAG_LIMIT_NS = 10 * NS_PER_MS
 """A client that sends later than this in one of a hundred requests measured itself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What is measured. `arrival` None: one user after another, or the times of a trace."""
-
-    endpoint: Endpoint
-    model: str | None = None
-    """None: the first that the endpoint lists."""
-    workload: str = "light"
-    arrival: str | None = None
-    num_requests: int | None = None
-    """Conversations, which have one request in most workloads."""
-    duration_ns: int | None = None
-    output_tokens: int = 128
-    slo: Slo | None = None
-    seed: int = 0
-    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +48,11 @@ class RunResult:
     """The load's zero on the clock of the stamps; None: nothing was sent."""
     summary: Summary
     exchanges: tuple[Exchange, ...]
+    """Of a ladder those of all its steps."""
     lag_p99_ns: float
     interrupted: bool
+    ladder: LadderRun | None = None
+    """The `summary` is then of its `reported` steps."""
 
     @property
     def believable(self) -> bool:
@@ -82,78 +60,93 @@ class RunResult:
         return self.lag_p99_ns <= LAG_LIMIT_NS
 
 
-async def measure(options: RunOptions, on_exchange: Callable[[Exchange], None] = lambda _: None) -> RunResult:
+async def measure(
+    options: RunOptions,
+    on_sample: Callable[[Sample], None] = lambda _: None,
+    on_step: Callable[[LadderStep], None] = lambda _: None,
+) -> RunResult:
     """Measure and return what was found; if cancelled, what was over by then, as long as that is anything.
 
-    Raises ConfigError for what cannot be asked or an endpoint that does not answer.
+    `on_sample` sees each request when it is over, `on_step` each step of a ladder. Raises ConfigError for what cannot be
+    asked or an endpoint that does not answer.
     """
-    workload = parse_workload(options.workload)
-    corpus = CodeCorpus(standard_library(), options.seed)
-    sizes = WorkloadOptions(seed=options.seed, output_tokens=options.output_tokens)
-    trace = read_trace(workload.path) if isinstance(workload, TraceFile) else None
-    arrival = options.arrival or ("trace" if trace else "closed:1")
-    load = None if options.arrival is None and trace else parse_arrival(arrival)
-    if not isinstance(load, Open | Closed | None):
-        raise ConfigError(
-            "This runs one load at a time, no ladder of them: write a rate, as in --arrival poisson:5."
+    traffic = plan_traffic(options)
+    climb = None
+    if isinstance(traffic.load, LadderRules):
+        climb = LadderClimb(
+            traffic.load,
+            options.slo,
+            seed=options.seed,
+            step_ns=options.duration_ns,
+            num_requests=options.num_requests,
+            lag_limit_ns=LAG_LIMIT_NS,
         )
-    talks: Iterator[Conversation]
-    if isinstance(workload, TraceFile):
-        assert trace is not None
-        talks = trace_conversations(trace, corpus, sizes)
-    else:
-        talks = conversations(workload, corpus, sizes)
-    num_conversations = options.num_requests
-    endless = isinstance(load, Closed) or (isinstance(load, Open) and load.endless)
-    if num_conversations is None and options.duration_ns is None and endless:
-        num_conversations = len(trace.rows) if trace else DEFAULT_REQUESTS
     model = options.model or await first_model(options.endpoint, options.patience)
 
-    def body(request: WorkloadRequest) -> bytes:
-        return chat_body(request, model, temperature=0, seed=options.seed)
+    def see(sample: Sample) -> None:
+        if climb is not None:
+            climb.see(sample)
+        on_sample(sample)
 
-    interrupted = False
     started_at = datetime.now(UTC)
-    with Client(options.endpoint, options.patience) as client:
-        driver = Driver(client, body, on_exchange)
-        offered = driver.offered
-        try:
-            if isinstance(load, Closed):
-                await driver.closed(
-                    load.num_users,
-                    talks,
-                    num_conversations=num_conversations,
-                    duration_ns=options.duration_ns,
-                )
-            else:
-                recorded = [row.offset_ns for row in trace.rows] if trace else []
-                await driver.open(_offsets(options, load, num_conversations, recorded), talks)
-        except asyncio.CancelledError:
-            if not offered.exchanges:
-                raise
-            interrupted = True
-    lags = np.sort([float(lag_ns(exchange)) for exchange in offered.exchanges])
+    ladder: LadderRun | None = None
+    async with _loader(traffic, model, see) as loader:
+        if climb is None:
+            load = asyncio.create_task(_offer(loader, traffic))
+            interrupted = await _interrupted(load, loader.stop)
+            parts: Sequence[Offered | LadderStep] = [load.result()]
+        else:
+            ascent = asyncio.create_task(climb.climb(loader, on_step))
+            interrupted = await _interrupted(ascent, ascent.cancel)
+            ladder = climb.run() if ascent.cancelled() else ascent.result()
+            parts = ladder.steps
+    exchanges = [exchange for part in parts for exchange in part.exchanges]
+    if interrupted and not exchanges:
+        raise asyncio.CancelledError
+    reported = parts if ladder is None else ladder.reported
+    told = [exchange for part in reported for exchange in part.exchanges]
     return RunResult(
         options=options,
         model=model,
-        arrival=arrival,
+        arrival=traffic.arrival,
         started_at=started_at,
-        start_ns=offered.start_ns,
-        summary=summarise(offered.exchanges, slo=options.slo, num_unsent_turns=offered.num_unsent_turns),
-        exchanges=tuple(offered.exchanges),
-        lag_p99_ns=percentile(lags, 0.99) if len(lags) else 0.0,
+        start_ns=parts[0].start_ns if parts else None,
+        summary=summarise(
+            told, slo=options.slo, num_unsent_turns=sum(part.num_unsent_turns for part in reported)
+        ),
+        exchanges=tuple(exchanges),
+        lag_p99_ns=lag_p99_ns(told),
         interrupted=interrupted,
+        ladder=ladder,
     )
 
 
-def _offsets(
-    options: RunOptions, load: Open | None, num_conversations: int | None, recorded: Sequence[int]
-) -> Iterator[int]:
-    """Return when conversations start: by `load`, or as they are `recorded`."""
-    if load is not None:
-        return offsets_ns(load, options.seed, num_requests=num_conversations, duration_ns=options.duration_ns)
-    end_ns = math.inf if options.duration_ns is None else options.duration_ns
-    return islice(takewhile(lambda offset_ns: offset_ns < end_ns, recorded), num_conversations)
+async def _offer(loader: Loader, traffic: Traffic) -> Offered:
+    if isinstance(traffic.load, Closed):
+        return await loader.closed(
+            traffic.load.num_users,
+            num_conversations=traffic.num_conversations,
+            duration_ns=traffic.options.duration_ns,
+        )
+    return await loader.open(traffic.offsets_ns())
+
+
+async def _interrupted(task: "asyncio.Task[Any]", stop: Callable[[], object]) -> bool:
+    """Wait for a task; when cancelled, `stop` it, wait for what it leaves, and return True."""
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        stop()
+        await asyncio.wait({task})
+        return True
+    return False
+
+
+def _loader(traffic: Traffic, model: str, on_sample: Callable[[Sample], None]) -> Loader:
+    count = traffic.num_processes()
+    if count == 1:
+        return LocalLoader(traffic, model, on_sample)
+    return ProcessLoader(traffic, model, on_sample, count)
 
 
 async def first_model(endpoint: Endpoint, patience: Patience) -> str:

@@ -58,6 +58,7 @@ class NullServer:
         self.schedule = schedule
         self.pacer = pacer
         self.clock_ns = clock_ns
+        self.transports: set[asyncio.Transport] = set()
         usage = {"prompt_tokens": 1, "completion_tokens": schedule.num_tokens}
         usage["total_tokens"] = sum(usage.values())
         self.tail = _chunk(json.dumps({"choices": [], "usage": usage})) + _chunk("[DONE]") + b"0\r\n\r\n"
@@ -65,6 +66,11 @@ class NullServer:
     def protocol(self) -> asyncio.Protocol:
         """Return the protocol of a new connection."""
         return _NullProtocol(self)
+
+    def abort(self) -> None:
+        """Close the connections that are still open."""
+        for transport in list(self.transports):
+            transport.abort()
 
 
 class _NullProtocol(asyncio.Protocol):
@@ -75,8 +81,11 @@ class _NullProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
+        self._server.transports.add(transport)  # type: ignore[arg-type]
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio names it
+        if self._transport is not None:
+            self._server.transports.discard(self._transport)
         self._transport = None
 
     def data_received(self, data: bytes) -> None:

@@ -46,6 +46,8 @@ class SavedRun:
     summary: Mapping[str, Any]
     """As `headway bench --json` printed it; written from Python by default without what was asked."""
     exchanges: tuple[Exchange, ...]
+    steps: tuple[int | None, ...]
+    """Which step of a ladder each exchange is of, from 1; None without a ladder."""
 
     @property
     def believable(self) -> bool:
@@ -77,7 +79,9 @@ def write_raw(path: str | Path, result: RunResult, summary_json: Mapping[str, ob
         interrupted=result.interrupted,
     )
     summary = as_json(result.summary) if summary_json is None else summary_json
-    table = to_table(result.exchanges).replace_schema_metadata(
+    ladder = () if result.ladder is None else result.ladder.steps
+    steps = [number for number, step in enumerate(ladder, 1) for _ in step.exchanges]
+    table = to_table(result.exchanges, None if result.ladder is None else steps).replace_schema_metadata(
         {
             _SCHEMA_KEY: SCHEMA_NAME.encode(),
             # The standard library's, as --json prints: a file's name may hold what is no Unicode.
@@ -115,6 +119,7 @@ def read_raw(path: str | Path) -> SavedRun:
         **{field: getattr(about, field) for field in about.__struct_fields__},
         summary=summary,
         exchanges=exchanges,
+        steps=tuple(table.column("step").to_pylist()),
     )
 
 

@@ -64,6 +64,7 @@ class _Printed(_Summary):
     interrupted: bool
     believable: bool
     slo: dict[str, float] | None = None
+    ladder: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +120,20 @@ def comparable(a: Recorded, b: Recorded) -> tuple[Mapping[str, Estimate], Mappin
     return of_a, of_b, against
 
 
+def _refuse_ladder(path: str, is_ladder: bool) -> None:
+    if is_ladder:
+        raise ConfigError(
+            f"{path} holds a ladder, whose figures are of the rate it found: compare the rates."
+        )
+
+
 def _of_records(path: str, name: str, run: SavedRun, seed: int) -> Recorded:
     try:
         summary = msgspec.convert(run.summary, type=_Summary)
         asked = msgspec.convert(run.asked, type=_Asked)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path} is damaged: {error}.") from error
+    _refuse_ladder(path, any(step is not None for step in run.steps))
     where = asked.endpoint
     estimates = _shares(summary, len({exchange.conversation for exchange in run.exchanges}))
     return Recorded(
@@ -175,6 +184,7 @@ def _of_printed(path: str, name: str, printed: _Printed) -> Recorded:
         "tpot_p50": (printed.tpot_ms, "p50"),
         "e2e_p50": (printed.e2e_ms, "p50"),
     }
+    _refuse_ladder(path, printed.ladder is not None)
     told = {key: _told(distribution, figure) for key, (distribution, figure) in of.items()}
     return Recorded(
         path=path,

@@ -12,7 +12,10 @@ from random import Random
 from typing import Final, Literal
 
 from headway.core.errors import ConfigError
-from headway.lab.measurement import RunOptions, RunResult, measure
+from headway.lab.arrival_grammar import parse_arrival
+from headway.lab.ladder_rules import LadderRules
+from headway.lab.measurement import RunResult, measure
+from headway.lab.run_options import RunOptions
 
 SideName = Literal["A", "B"]
 WARM_UP_REQUESTS: Final = 3
@@ -89,6 +92,10 @@ async def take_turns(
 
     Raises ConfigError for what cannot be asked, or a side that answers nothing.
     """
+    if plan.a.arrival is not None and isinstance(parse_arrival(plan.a.arrival), LadderRules):
+        raise ConfigError(
+            "Sides take turns at one load, not up a ladder: write a rate, as in --arrival poisson:5."
+        )
     seed = plan.a.seed
     done: list[Round] = []
     interrupted = False

@@ -108,11 +108,11 @@ def as_json(summary: Summary) -> dict[str, object]:
         "e2e_ms": _figure_json(summary.e2e),
         "lag_ms": distribution_json(summary.lag),
         "tokens_by": summary.token_source,
-        "duration_s": _rounded(summary.duration_s),
+        "duration_s": rounded(summary.duration_s),
         "rate": {
-            "requests_s": _rounded(summary.request_rate),
-            "output_tok_s": _rounded(summary.output_tok_s),
-            "peak_tok_s": _rounded(summary.peak_tok_s),
+            "requests_s": rounded(summary.request_rate),
+            "output_tok_s": rounded(summary.output_tok_s),
+            "peak_tok_s": rounded(summary.peak_tok_s),
         },
         "output_tokens": summary.output_tokens,
     }
@@ -121,23 +121,24 @@ def as_json(summary: Summary) -> dict[str, object]:
 def distribution_json(found: Distribution) -> dict[str, object]:
     """Return a distribution as JSON's types."""
     return {
-        **{name: _rounded(value) for name, value in found.percentiles.items()},
-        "mean": _rounded(found.mean),
-        "std": _rounded(found.std),
+        **{name: rounded(value) for name, value in found.percentiles.items()},
+        "mean": rounded(found.mean),
+        "std": rounded(found.std),
         "n": found.n,
         "ci95": {
-            name: None if interval is None else [_rounded(end) for end in interval]
+            name: None if interval is None else [rounded(end) for end in interval]
             for name, interval in found.intervals.items()
         },
     }
 
 
 def _figure_json(figure: Figure) -> dict[str, object]:
-    with_failures = {name: _rounded(value) for name, value in figure.all_requests.percentiles.items()}
+    with_failures = {name: rounded(value) for name, value in figure.all_requests.percentiles.items()}
     return distribution_json(figure.successes) | {"with_failures": with_failures}
 
 
-def _rounded(value: float | None) -> float | str | None:
+def rounded(value: float | None) -> float | str | None:
+    """Return a figure as JSON's types, of six digits."""
     if value is None:
         return None
     return float(f"{value:.6g}") if math.isfinite(value) else "inf"

@@ -1,0 +1,129 @@
+"""What a run's options make a client send: its load, its conversations, and the bytes of their requests.
+
+Every process of a run makes its own from the same options, and takes each its share: which requests are sent does not depend
+on how many processes send them.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+
+from headway.core.clock import NS_PER_S
+from headway.lab.arrival_grammar import Arrival, parse_arrival
+from headway.lab.arrivals import Closed, Open, offsets_ns
+from headway.lab.chat_body import chat_body
+from headway.lab.code_corpus import CodeCorpus, standard_library
+from headway.lab.ladder_rules import LadderRules
+from headway.lab.run_options import RunOptions
+from headway.lab.trace import Trace
+from headway.lab.trace_prompts import trace_conversations
+from headway.lab.traces import read_trace
+from headway.lab.workload import Conversation, WorkloadOptions, WorkloadRequest, conversations
+from headway.lab.workload_spec import TraceFile, parse_workload
+
+DEFAULT_REQUESTS = 100
+"""Conversations, where nothing else ends a run: as many as a p99 takes."""
+USERS_PER_PROCESS = 128
+RATE_PER_PROCESS = 100
+"""Requests per second. One core stamps and reads several times as much, even of answers of a few hundred tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Use `plan_traffic`. `load` None: the trace's own times."""
+
+    options: RunOptions
+    arrival: str
+    load: Arrival | None
+    trace: Trace | None
+    num_conversations: int | None
+    """None: the load or the duration ends the run."""
+
+    def conversations(self, *, index: int = 0, count: int = 1) -> Iterator[Conversation]:
+        """Return the share of process `index` of `count`: every `count`-th conversation.
+
+        Raises ConfigError for lengths that do not fit, and while iterating when no unused code is left.
+        """
+        options = self.options
+        corpus = CodeCorpus(standard_library(), options.seed)
+        sizes = WorkloadOptions(seed=options.seed, output_tokens=options.output_tokens)
+        if self.trace is None:
+            workload = parse_workload(options.workload)
+            assert not isinstance(workload, TraceFile)
+            made = conversations(workload, corpus, sizes)
+        else:
+            made = trace_conversations(self.trace, corpus, sizes)
+        return islice(made, index, None, count)
+
+    def offsets_ns(self) -> list[int]:
+        """Return when the conversations of an open load start."""
+        options, load = self.options, self.load
+        if load is None:
+            assert self.trace is not None
+            recorded = self._recorded(self.trace)
+            return list(islice(recorded, self.num_conversations))
+        assert isinstance(load, Open)
+        return list(
+            offsets_ns(
+                load, options.seed, num_requests=self.num_conversations, duration_ns=options.duration_ns
+            )
+        )
+
+    def num_processes(self) -> int:
+        """Return how many client processes send it: what is asked for, else no more than its rate or users take.
+
+        A process that has nothing to do takes nothing from a server on the same machine, but one that has little to do is
+        better off alone: its loop is awake more of the time.
+        """
+        load, asked = self.load, self.options.num_processes
+        if asked is not None:  # a process without a user would keep its share of the conversations
+            return min(asked, load.num_users) if isinstance(load, Closed) else asked
+        if isinstance(load, Closed):
+            wanted = load.num_users / USERS_PER_PROCESS
+        elif isinstance(load, Open):
+            wanted = max(max(stage.from_rate, stage.to_rate) for stage in load.stages) / RATE_PER_PROCESS
+        elif isinstance(load, LadderRules):
+            wanted = load.target_rate / RATE_PER_PROCESS
+        else:
+            assert self.trace is not None
+            rows, duration_ns = self.trace.rows, self.trace.duration_ns
+            wanted = len(rows) * NS_PER_S / duration_ns / RATE_PER_PROCESS if duration_ns else 1
+        return max(1, min(math.ceil(wanted), len(os.sched_getaffinity(0))))
+
+    def _recorded(self, trace: Trace) -> Iterator[int]:
+        end_ns = math.inf if self.options.duration_ns is None else self.options.duration_ns
+        return takewhile(lambda offset_ns: offset_ns < end_ns, (row.offset_ns for row in trace.rows))
+
+
+def plan_traffic(options: RunOptions) -> Traffic:
+    """Read what is asked for; raises ConfigError for what cannot be."""
+    workload = parse_workload(options.workload)
+    trace = read_trace(workload.path) if isinstance(workload, TraceFile) else None
+    load = None if options.arrival is None and trace else parse_arrival(options.arrival or "closed:1")
+    num_conversations = options.num_requests
+    endless = isinstance(load, Closed) or (isinstance(load, Open) and load.endless)
+    if num_conversations is None and options.duration_ns is None and endless:
+        num_conversations = len(trace.rows) if trace else DEFAULT_REQUESTS
+    return Traffic(
+        options=options,
+        arrival=options.arrival or ("trace" if trace else "closed:1"),
+        load=load,
+        trace=trace,
+        num_conversations=num_conversations,
+    )
+
+
+def request_body(request: WorkloadRequest, model: str, options: RunOptions) -> bytes:
+    """Return the bytes of a request's body."""
+    return chat_body(request, model, temperature=0, seed=options.seed)
+
+
+def shares(total: int, count: int) -> Sequence[int]:
+    """Return `total` divided among `count`, the first ones getting one more where it does not divide.
+
+    >>> shares(7, 3)
+    [3, 2, 2]
+    """
+    return [total // count + (index < total % count) for index in range(count)]
