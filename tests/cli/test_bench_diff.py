@@ -45,7 +45,7 @@ def test_a_difference_is_told_with_its_caveat(
     assert main(["bench", "diff", *files]) == 0
     out = capsys.readouterr().out
     assert out.startswith("RUN2 is worse than RUN1 in TTFT p50 (+20.0%)")
-    assert "equal to within 5% in ITL mean" in out
+    assert "equal to RUN1 to within 5% in ITL mean" in out
     assert "One run stands against one" in out.splitlines()[1]
     assert ("Of RUN2 only figures are known" in out) == (suffixes == (".parquet", ".json"))
     assert main(["bench", "diff", *files, "--json"]) == 0

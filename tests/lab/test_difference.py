@@ -103,7 +103,7 @@ def test_the_verdict_names_every_figure_that_it_can_judge() -> None:
     found = differences(a, b, least_effect=0.05)
     assert verdict(found, least_effect=0.05, names=NAMES) == (
         "RUN2 is worse than RUN1 in TTFT p50 (+10.0%), better than RUN1 in ITL mean (-10.0%), "
-        "equal to within 5% in E2E p50; of the rest it cannot be told."
+        "equal to RUN1 to within 5% in E2E p50; of the rest it cannot be told."
     )
     unclear = differences({"ttft_p95": a["ttft_p95"]}, {"ttft_p95": b["ttft_p95"]}, least_effect=0.005)
     assert verdict(unclear, least_effect=0.005, names=NAMES) == (

@@ -67,7 +67,7 @@ def verdict(found: Sequence[Difference], *, least_effect: float, names: tuple[st
             said.append(f"{words.format(first)} {listed(figures)}")
     equal = [each.kind.name for each in found if each.judgement == "equal"]
     if equal:
-        said.append(f"equal to within {100 * least_effect:.3g}% in {listed(equal)}")
+        said.append(f"equal to {first} to within {100 * least_effect:.3g}% in {listed(equal)}")
     if not said:
         return f"It cannot be told whether {second} differs from {first} by {100 * least_effect:.3g}% in any figure."
     rest = "; of the rest it cannot be told" if any(each.judgement == "unknown" for each in found) else ""
