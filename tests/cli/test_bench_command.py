@@ -48,6 +48,11 @@ def test_its_json_holds_what_was_asked_and_found(
     assert report["ttft_ms"]["p50"] <= report["e2e_ms"]["p50"]
     assert report["ttft_ms"]["p99"] is None  # of twelve
     assert report["ttft_ms"]["ci95"].keys() == {"p50", "p90", "p95", "p99", "p99.9", "mean"}
+    assert report["prompt_lengths"] is None
+    server = report["server"]
+    assert (server["source"], server["requests"], server["restarted"]) == ("headway", 12, False)
+    assert server["output_tokens"] >= report["output_tokens"]  # the token that ends an answer has no text
+    assert server["ttft_ms"]["n"] == 12
 
 
 def test_its_text_says_how_it_was_measured(
@@ -68,6 +73,8 @@ def test_its_text_says_how_it_was_measured(
     assert "light, closed:1, 6 requests in" in out
     for name in ("TTFT", "ITL", "TPOT", "E2E", "client's lag", "goodput"):
         assert name in out
+    assert "as the server sees it" in out
+    assert "headway's own metrics counted 6 requests" in out
 
 
 @pytest.mark.parametrize(

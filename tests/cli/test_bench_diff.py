@@ -60,11 +60,16 @@ def test_a_difference_is_told_with_its_caveat(
 def test_runs_that_are_not_alike_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = recorded(tmp_path, "a", slo="ttft=53ms")
     b = recorded(tmp_path, "b", slo="ttft=60ms", workload="medium")
+    printed = json.loads(a.with_suffix(".json").read_text())
+    a = tmp_path / "busy.json"
+    a.write_text(json.dumps(printed | {"server": {"source": "vllm", "other_requests": 3}}))
     assert main(["bench", "diff", str(a), str(b), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["against"] == [
         "RUN1 and RUN2 were not asked alike: workload (light, medium).",
+        "The server answered 3 requests of others during RUN1.",
         "Goodput is left out: the runs had different SLOs.",
+        "Of RUN1 only figures are known, no records: intervals are combined from those of each run.",
     ]
     assert "goodput" not in told["figures"]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import ConfigError
 from headway.lab.code_corpus import CodeCorpus, SourceFile, standard_library
-from headway.lab.token_estimate import calibrated, estimated
+from headway.lab.token_estimate import estimated
 
 
 def numbered(num_lines: int, name: str = "a.py") -> SourceFile:
@@ -139,17 +139,7 @@ def test_only_files_of_code_are_read(tmp_path: Path) -> None:
         standard_library(tmp_path / "lib-dynload" / "none")
 
 
-def test_an_estimate_is_fitted_to_a_counter_asked_once_per_sample() -> None:
-    asked: list[str] = []
-
-    def count(text: str) -> int:
-        asked.append(text)
-        return len(text) // 5
-
-    estimate = calibrated(["x" * 50, "y" * 100], count)
-    assert len(asked) == 2
-    assert [estimate("x" * length) for length in (0, 1, 50, 51)] == [0, 1, 10, 11]
-    with pytest.raises(ConfigError, match="without any"):
-        calibrated([], count)
+def test_an_estimate_counts_begun_tokens() -> None:
+    assert [estimated(5)("x" * length) for length in (0, 1, 50, 51)] == [0, 1, 10, 11]
     with pytest.raises(ConfigError, match="over 0"):
         estimated(0)

@@ -55,3 +55,17 @@ def test_a_request_is_written_whole() -> None:
 def test_a_key_cannot_add_headers() -> None:
     with pytest.raises(ConfigError, match="printable"):
         parse_endpoint("http://x", "k\r\nX-Evil: 1")
+
+
+@pytest.mark.parametrize(
+    ("url", "request_line"),
+    [
+        ("http://localhost:1", "GET /metrics"),
+        ("http://localhost:1/v1/", "GET /metrics"),
+        ("http://localhost:1/v3", "GET /metrics"),
+        ("http://localhost:1/proxy/v1", "GET /proxy/metrics"),
+        ("http://localhost:1/v1/models", "GET /v1/models/metrics"),
+    ],
+)
+def test_routes_beside_the_api_lie_at_its_root(url: str, request_line: str) -> None:
+    assert parse_endpoint(url).at_root().get("/metrics").decode().startswith(f"{request_line} HTTP/1.1\r\n")

@@ -36,12 +36,14 @@ def test_every_difference_is_named() -> None:
             num_offered=20,
             believable=False,
             interrupted=True,
+            num_others=1234,
         ),
     )
     assert found == (
         "A and B were not asked alike: workload (light, medium).",
         "Do not believe B: its client sent too late.",
         "B was interrupted.",
+        "The server answered 1,234 requests of others during B.",
         "Latencies are those of requests that succeeded; failed: 0 of 20 in A and 3 of 20 in B.",
         "Tokens were counted by usage in A and by chunks in B.",
         "Answers had 100 tokens on average in A and 50 in B.",

@@ -1,6 +1,7 @@
 """One measurement from start to end, against a server that keeps a schedule."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,12 +11,15 @@ import pytest
 
 from headway.core.errors import ConfigError
 from headway.lab.endpoint import Endpoint
-from headway.lab.measurement import first_model, measure
+from headway.lab.measurement import measure
 from headway.lab.null_server import NullServer, Schedule
 from headway.lab.pacer import Pacer
 from headway.lab.run_options import RunOptions
 from headway.lab.slo import Slo
+from headway.lab.token_estimate import TokenEstimate
 from headway.lab.traces import read_trace
+from headway.lab.workload import TEMPLATE_TOKENS
+from support.plain_server import as_json, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -146,23 +150,55 @@ async def test_what_cannot_be_run_is_told_before_anything_is_sent(
         await measure(replace(nobody, **change))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "status 404"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "something else"),
-        (b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"data":[]}', "no model"),
-        (b"nothing\r\n\r\n", "nothing"),
-    ],
-)
-async def test_an_endpoint_without_models_is_told(answer: bytes, message: str) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
+async def test_lengths_that_do_not_fit_the_model_are_refused_before_anything_is_sent() -> None:
+    asked: list[str] = []
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        endpoint = Endpoint(host="127.0.0.1", port=server.sockets[0].getsockname()[1], path="/v1")
-        with pytest.raises(ConfigError, match=message):
-            await first_model(endpoint, RunOptions(endpoint=endpoint).patience)
+    def answer(_method: str, path: str, _body: bytes) -> tuple[int, bytes]:
+        asked.append(path)
+        return as_json({"data": [{"id": "m", "max_model_len": 1000}]} if path == "/v1/models" else {})
+
+    async with serving(answer) as endpoint:
+        for model in (None, "m"):
+            with pytest.raises(ConfigError, match="1000"):
+                await measure(RunOptions(endpoint=endpoint, model=model, workload="context:512,1k"))
+    assert set(asked) == {"/v1/models", "/tokenize"}
+
+
+async def test_only_what_is_sent_of_a_trace_has_to_fit_the_model() -> None:
+    needed = [
+        (row.input_tokens or 0) + (row.output_tokens or 0) + TEMPLATE_TOKENS
+        for row in read_trace(TRACE / "mooncake.jsonl").rows
+    ]
+    assert max(needed) > needed[0]
+
+    def answer(_method: str, path: str, _body: bytes) -> tuple[int, bytes]:
+        models = {"data": [{"id": "m", "max_model_len": needed[0]}]}
+        return as_json(models if path == "/v1/models" else {})
+
+    async with serving(answer) as endpoint:
+        asked = RunOptions(endpoint=endpoint, workload=f"trace:{TRACE / 'mooncake.jsonl'}")
+        with pytest.raises(ConfigError, match="do not fit"):
+            await measure(asked)
+        found = await measure(replace(asked, num_requests=1))
+    assert found.summary.num_offered == 1
+    assert found.token_estimate == TokenEstimate(source="assumed")
+
+
+async def test_lengths_are_made_by_the_servers_count() -> None:
+    prompts: list[str] = []
+
+    def answer(_method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        if path == "/tokenize":
+            return as_json({"tokens": [0] * (len(json.loads(body)["prompt"]) // 10)})
+        if path.endswith("completions"):
+            prompts.append(json.loads(body)["messages"][0]["content"])
+        return 503, b""
+
+    async with serving(answer) as endpoint:
+        found = await measure(
+            RunOptions(endpoint=endpoint, model="m", workload="context:500", num_requests=2)
+        )
+    assert found.token_estimate is not None
+    assert found.token_estimate.source == "server"
+    assert len(prompts) == 2
+    assert all(4500 < len(prompt) <= 5000 for prompt in prompts)

@@ -61,6 +61,15 @@ async def test_an_answer_is_a_stream_of_chat_chunks() -> None:
     assert parsed[-1]["usage"] == {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
 
 
+async def test_what_is_no_question_is_not_found() -> None:
+    async with serving(Schedule(ttft_ns=0, itl_ns=0, num_tokens=1)) as (port, _):
+        connection = await connect("127.0.0.1", port)
+        get = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert (await connection.request(get, silence_s=LONG_S)).status == 404
+        assert (await connection.request(REQUEST, silence_s=LONG_S)).status == 200  # on the same connection
+        connection.close()
+
+
 async def test_no_token_is_early_on_any_of_many_streams() -> None:
     schedule = Schedule(ttft_ns=10 * MS, itl_ns=5 * MS, num_tokens=8)
     async with serving(schedule) as (port, _):

@@ -12,6 +12,7 @@ import pytest
 from headway.core.errors import ConfigError, InternalError
 from headway.lab.endpoint import Endpoint
 from headway.lab.measurement import RunResult, measure
+from headway.lab.model_list import ServedModel
 from headway.lab.processes import ProcessLoader
 from headway.lab.run_options import RunOptions
 from headway.lab.sample import Sample
@@ -45,6 +46,9 @@ async def recording(**asked: object) -> AsyncIterator[Recorded]:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                if head.startswith(b"GET "):  # the list of models, metrics
+                    writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                    continue
                 length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
                 recorded.bodies.append(await reader.readexactly(length))
                 recorded.asked.set()
@@ -140,8 +144,8 @@ async def test_what_a_process_cannot_do_is_told() -> None:
 async def test_a_process_that_dies_ends_the_run() -> None:
     async with recording(arrival="closed:2", num_requests=4, num_processes=2) as server:
         server.answers = False
-        traffic = plan_traffic(server.options)
-        async with ProcessLoader(traffic, "m", lambda _: None, 2) as loader:
+        traffic = await plan_traffic(server.options).for_model(ServedModel(name="m"))
+        async with ProcessLoader(traffic, lambda _: None, 2) as loader:
             load = asyncio.create_task(loader.closed(2, num_conversations=4, duration_ns=None))
             await server.asked.wait()
             pid = loader.pids[0]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from headway import __version__
 from headway.cli import bench_ladder
+from headway.cli import bench_server_report as server_report
 from headway.cli.table import aligned
 from headway.core.clock import NS_PER_MS
 from headway.lab.distribution import Distribution
@@ -30,6 +31,7 @@ def as_json(result: RunResult) -> dict[str, object]:
         "believable": result.believable,
         **summary_json(result.summary),
         "ladder": None if result.ladder is None else bench_ladder.as_json(result.ladder),
+        **server_report.as_json(result),
     }
 
 
@@ -81,6 +83,7 @@ def _lines(result: RunResult) -> Iterator[str]:
             f"goodput {summary.goodput.fraction:.1%}: {summary.goodput.num_met} of {summary.goodput.num_offered} offered "
             "requests met the SLO"
         )
+    yield from server_report.lines(result)
 
 
 def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:

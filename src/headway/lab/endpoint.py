@@ -1,7 +1,8 @@
 """The endpoint that is measured: where it is, and the bytes of a request to it."""
 
+import re
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from headway.core.errors import ConfigError
@@ -24,6 +25,10 @@ class Endpoint:
         """The host as a Host header names it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS["https" if self.tls else "http"] else f"{host}:{self.port}"
+
+    def at_root(self) -> "Endpoint":
+        """Return where routes lie that are not of OpenAI's API, such as `/metrics`: beside the version, not under it."""
+        return replace(self, path=re.sub(r"/v[0-9]+\Z", "", self.path))
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return how to connect: None without TLS, else verified by the system's certificates."""

@@ -23,6 +23,8 @@ class Traits:
     """Prompt tokens that the server had in its cache ÷ prompt tokens, where usage tells both."""
     num_failed: int
     num_offered: int
+    num_others: int | None = None
+    """Requests that the server answered to others meanwhile, by its own metrics."""
     believable: bool = True
     interrupted: bool = False
 
@@ -63,6 +65,8 @@ def _unlike(a: Traits, b: Traits) -> Iterator[str]:
             yield f"Do not believe {run.name}: its client sent too late."
         if run.interrupted:
             yield f"{run.name} was interrupted."
+        if run.num_others:
+            yield f"The server answered {run.num_others:,} requests of others during {run.name}."
     if a.num_failed or b.num_failed:
         told = " and ".join(f"{run.num_failed} of {run.num_offered} in {run.name}" for run in (a, b))
         yield f"Latencies are those of requests that succeeded; failed: {told}."

@@ -8,7 +8,7 @@ from typing import Protocol, Self
 from headway.lab.client import Client
 from headway.lab.drive import Driver, Offered
 from headway.lab.sample import Sample
-from headway.lab.traffic import Traffic, request_body
+from headway.lab.traffic import Traffic
 
 
 class Loader(Protocol):
@@ -41,12 +41,12 @@ class Loader(Protocol):
 class LocalLoader:
     """A loader of one client in this process."""
 
-    def __init__(self, traffic: Traffic, model: str, on_sample: Callable[[Sample], None]) -> None:
+    def __init__(self, traffic: Traffic, on_sample: Callable[[Sample], None]) -> None:
         options = traffic.options
         self._client = Client(options.endpoint, options.patience)
         self._driver = Driver(
             self._client,
-            lambda request: request_body(request, model, options),
+            traffic.body,
             lambda exchange: on_sample(Sample.of(exchange)),
         )
         self._talks = traffic.conversations()

@@ -7,26 +7,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
 from headway.core.clock import NS_PER_MS
-from headway.core.errors import ConfigError
 from headway.lab.arrivals import Closed
-from headway.lab.client import Patience
-from headway.lab.connection import connect
 from headway.lab.drive import Offered
-from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Exchange
 from headway.lab.ladder_rules import LadderRules
 from headway.lab.ladder_run import LadderClimb, LadderRun, LadderStep, lag_p99_ns
 from headway.lab.loader import Loader, LocalLoader
+from headway.lab.model_list import first_model, named_model
 from headway.lab.processes import ProcessLoader
 from headway.lab.run_options import RunOptions
 from headway.lab.sample import Sample
+from headway.lab.server_metrics import ServerView, scrape, view_since
 from headway.lab.summary import Summary, summarise
+from headway.lab.token_estimate import TokenEstimate
 from headway.lab.traffic import Traffic, plan_traffic
 
 LAG_LIMIT_NS = 10 * NS_PER_MS
@@ -42,6 +38,8 @@ class RunResult:
     """As it was asked for, or found."""
     arrival: str
     """As it was asked for, or the workload's own."""
+    token_estimate: TokenEstimate | None = None
+    """What prompts' lengths were made by; None: the workload asks for none."""
     started_at: datetime
     """Wall clock, UTC: only a label."""
     start_ns: int | None
@@ -53,6 +51,8 @@ class RunResult:
     interrupted: bool
     ladder: LadderRun | None = None
     """The `summary` is then of its `reported` steps."""
+    server: ServerView | None = None
+    """What the server's own metrics say, of all that was sent; None: it has none that we know."""
 
     @property
     def believable(self) -> bool:
@@ -68,7 +68,7 @@ async def measure(
     """Measure and return what was found; if cancelled, what was over by then, as long as that is anything.
 
     `on_sample` sees each request when it is over, `on_step` each step of a ladder. Raises ConfigError for what cannot be
-    asked or an endpoint that does not answer.
+    asked, an endpoint that does not answer, and lengths that do not fit its model.
     """
     traffic = plan_traffic(options)
     climb = None
@@ -81,16 +81,22 @@ async def measure(
             num_requests=options.num_requests,
             lag_limit_ns=LAG_LIMIT_NS,
         )
-    model = options.model or await first_model(options.endpoint, options.patience)
+    endpoint = options.endpoint
+    if options.model is None:
+        served = await first_model(endpoint, options.patience.connect_s)
+    else:
+        served = await named_model(endpoint, options.model)
+    traffic = await traffic.for_model(served)
 
     def see(sample: Sample) -> None:
         if climb is not None:
             climb.see(sample)
         on_sample(sample)
 
+    metrics_before = await scrape(endpoint)
     started_at = datetime.now(UTC)
     ladder: LadderRun | None = None
-    async with _loader(traffic, model, see) as loader:
+    async with _loader(traffic, see) as loader:
         if climb is None:
             load = asyncio.create_task(_offer(loader, traffic))
             interrupted = await _interrupted(load, loader.stop)
@@ -103,12 +109,21 @@ async def measure(
     exchanges = [exchange for part in parts for exchange in part.exchanges]
     if interrupted and not exchanges:
         raise asyncio.CancelledError
+    server = await view_since(
+        endpoint,
+        metrics_before,
+        served.name,
+        # What was running when it was stopped was sent, too.
+        num_sent=None if interrupted or any(part.num_cut for part in parts) else len(exchanges),
+        num_ok=sum(exchange.ok for exchange in exchanges),
+    )
     reported = parts if ladder is None else ladder.reported
     told = [exchange for part in reported for exchange in part.exchanges]
     return RunResult(
         options=options,
-        model=model,
+        model=served.name,
         arrival=traffic.arrival,
+        token_estimate=traffic.token_estimate,
         started_at=started_at,
         start_ns=parts[0].start_ns if parts else None,
         summary=summarise(
@@ -118,6 +133,7 @@ async def measure(
         lag_p99_ns=lag_p99_ns(told),
         interrupted=interrupted,
         ladder=ladder,
+        server=server,
     )
 
 
@@ -142,42 +158,8 @@ async def _interrupted(task: "asyncio.Task[Any]", stop: Callable[[], object]) ->
     return False
 
 
-def _loader(traffic: Traffic, model: str, on_sample: Callable[[Sample], None]) -> Loader:
+def _loader(traffic: Traffic, on_sample: Callable[[Sample], None]) -> Loader:
     count = traffic.num_processes()
     if count == 1:
-        return LocalLoader(traffic, model, on_sample)
-    return ProcessLoader(traffic, model, on_sample, count)
-
-
-async def first_model(endpoint: Endpoint, patience: Patience) -> str:
-    """Return the first model that an endpoint lists; raises ConfigError, saying what it answers, if that fails."""
-    where = f"{endpoint.authority}{endpoint.path}/models"
-    try:
-        connection = await connect(
-            endpoint.host, endpoint.port, tls=endpoint.tls_context(), timeout_s=patience.connect_s
-        )
-    except (OSError, TimeoutError) as error:
-        reason = str(error) or "it takes too long"
-        raise ConfigError(f"No connection to {endpoint.authority}: {reason}.") from error
-    response = await connection.request(endpoint.get("/models"), silence_s=patience.connect_s)
-    connection.close()
-    if response.end != "complete" or response.status != HTTPStatus.OK:
-        told = f"status {response.status}" if response.status else f"nothing ({response.end})"
-        raise ConfigError(
-            f"{where} answers {told}; is the URL that of an OpenAI-compatible API? Else give --model."
-        )
-    try:
-        listed = msgspec.json.decode(bytes(response.body), type=_Models)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{where} answers something else than a list of models; give --model.") from error
-    if not listed.data:
-        raise ConfigError(f"{where} lists no model; give --model.")
-    return listed.data[0].id
-
-
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Models(msgspec.Struct):
-    data: list[_Model]
+        return LocalLoader(traffic, on_sample)
+    return ProcessLoader(traffic, on_sample, count)

@@ -2,8 +2,8 @@
 
     python -m headway.lab.null_server --ttft-ms 20 --itl-ms 20 --tokens 100    prints its port, serves until its input ends
 
-It answers every POST as a stream of chat completion chunks, each at an absolute time after the request's last byte. It keeps
-connections open and reads nothing of a request but its length.
+It answers every POST as a stream of chat completion chunks, each at an absolute time after the request's last byte, and
+nothing else. It keeps connections open and reads nothing of a request but its length.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from headway.core.clock import NS_PER_MS
 from headway.lab.pacer import Pacer
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,9 @@ class _NullProtocol(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Called by the parser at a request's end."""
         if self._transport is None:
+            return
+        if self._parser.get_method() != b"POST":  # a model list, metrics: nothing of a schedule
+            self._transport.write(_NOT_FOUND)
             return
         self._transport.write(_HEAD + _ROLE)
         self._plan(self._server.clock_ns(), 0)

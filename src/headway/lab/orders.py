@@ -10,16 +10,15 @@ What goes wrong is told as the HeadwayError it is, instead of an answer.
 
 from dataclasses import dataclass
 
-from headway.lab.run_options import RunOptions
 from headway.lab.sample import Sample
+from headway.lab.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a worker is for: its share, `index` of `count`, of the run that `options` ask for."""
+    """What a worker is for: its share, `index` of `count`, of a traffic."""
 
-    options: RunOptions
-    model: str
+    traffic: Traffic
     index: int
     count: int
 

@@ -28,9 +28,8 @@ _LEAD_NS = 50 * NS_PER_MS
 class ProcessLoader:
     """A `Loader` of `count` processes, which live as long as its context."""
 
-    def __init__(self, traffic: Traffic, model: str, on_sample: Callable[[Sample], None], count: int) -> None:
+    def __init__(self, traffic: Traffic, on_sample: Callable[[Sample], None], count: int) -> None:
         self._traffic = traffic
-        self._model = model
         self._on_sample = on_sample
         self._count = count
         self._workers: list[_Process] = []
@@ -43,7 +42,7 @@ class ProcessLoader:
             for _ in range(self._count):
                 self._workers.append(await _Process.start(self._on_sample))
             for index, worker in enumerate(self._workers):
-                job = Job(options=self._traffic.options, model=self._model, index=index, count=self._count)
+                job = Job(traffic=self._traffic, index=index, count=self._count)
                 worker.order(job)
             await self._all_ready()
         except BaseException:

@@ -37,6 +37,10 @@ class _Rate(msgspec.Struct):
     output_tok_s: float | None
 
 
+class _Server(msgspec.Struct):
+    other_requests: int | None = None
+
+
 class _Summary(msgspec.Struct):
     """What `lab.summary.as_json` tells, as far as it is compared."""
 
@@ -50,9 +54,10 @@ class _Summary(msgspec.Struct):
     tokens_by: str | None
     rate: _Rate
     output_tokens: int
+    server: _Server | None = None
 
 
-class _Printed(_Summary):
+class _Printed(_Summary, kw_only=True):
     """What `headway bench --json` prints."""
 
     endpoint: str
@@ -250,6 +255,7 @@ def _traits(
         cached_share=cached,
         num_failed=summary.offered - summary.ok,
         num_offered=summary.offered,
+        num_others=None if summary.server is None else summary.server.other_requests,
         believable=believable,
         interrupted=interrupted,
     )

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Exchange
 from headway.lab.latency import intervals, lag_ns, ttft_ns
 from headway.lab.loader import LocalLoader
+from headway.lab.model_list import ServedModel
 from headway.lab.null_server import Schedule
 from headway.lab.run_options import RunOptions
 from headway.lab.sample import Sample
@@ -116,8 +117,9 @@ async def self_test(on_sample: Callable[[Sample], None] = lambda _: None) -> Sel
 async def _offer(
     endpoint: Endpoint, offsets_ns: Sequence[int], on_sample: Callable[[Sample], None]
 ) -> Sequence[Exchange]:
-    traffic = plan_traffic(RunOptions(endpoint=endpoint, arrival="constant:1", num_requests=len(offsets_ns)))
-    async with LocalLoader(traffic, "null", on_sample) as loader:
+    options = RunOptions(endpoint=endpoint, arrival="constant:1", num_requests=len(offsets_ns))
+    traffic = replace(plan_traffic(options), model=ServedModel(name="null"))
+    async with LocalLoader(traffic, on_sample) as loader:
         offered: Offered = await loader.open(offsets_ns)
     failed = [exchange.answer.failure for exchange in offered.exchanges if not exchange.ok]
     if failed:

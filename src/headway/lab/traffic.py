@@ -7,7 +7,7 @@ on how many processes send them.
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
 from headway.core.clock import NS_PER_S
@@ -16,12 +16,15 @@ from headway.lab.arrivals import Closed, Open, offsets_ns
 from headway.lab.chat_body import chat_body
 from headway.lab.code_corpus import CodeCorpus, standard_library
 from headway.lab.ladder_rules import LadderRules
+from headway.lab.model_list import ServedModel
 from headway.lab.run_options import RunOptions
+from headway.lab.server_tokens import measured_estimate
+from headway.lab.token_estimate import TokenEstimate, estimated
 from headway.lab.trace import Trace
 from headway.lab.trace_prompts import trace_conversations
 from headway.lab.traces import read_trace
 from headway.lab.workload import Conversation, WorkloadOptions, WorkloadRequest, conversations
-from headway.lab.workload_spec import TraceFile, parse_workload
+from headway.lab.workload_spec import TraceFile, needs_lengths, parse_workload
 
 DEFAULT_REQUESTS = 100
 """Conversations, where nothing else ends a run: as many as a p99 takes."""
@@ -32,7 +35,7 @@ RATE_PER_PROCESS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Use `plan_traffic`. `load` None: the trace's own times."""
+    """Use `plan_traffic`, and `for_model` before conversations are made. `load` None: the trace's own times."""
 
     options: RunOptions
     arrival: str
@@ -40,6 +43,27 @@ class Traffic:
     trace: Trace | None
     num_conversations: int | None
     """None: the load or the duration ends the run."""
+    model: ServedModel | None = None
+    token_estimate: TokenEstimate | None = None
+    """What prompts' lengths are made by; None: the workload asks for none."""
+
+    async def for_model(self, model: ServedModel) -> "Traffic":
+        """Return the traffic for a model of the endpoint, which is asked how it counts tokens if lengths matter.
+
+        Raises ConfigError for lengths that do not fit the model.
+        """
+        estimate = None
+        if needs_lengths(parse_workload(self.options.workload)):
+            corpus = CodeCorpus(standard_library(), self.options.seed)
+            estimate = await measured_estimate(self.options.endpoint, model.name, corpus)
+        made = replace(self, model=model, token_estimate=estimate)
+        made.conversations()
+        return made
+
+    def body(self, request: WorkloadRequest) -> bytes:
+        """Return the bytes of a request's body."""
+        assert self.model is not None
+        return chat_body(request, self.model.name, temperature=0, seed=self.options.seed)
 
     def conversations(self, *, index: int = 0, count: int = 1) -> Iterator[Conversation]:
         """Return the share of process `index` of `count`: every `count`-th conversation.
@@ -48,7 +72,14 @@ class Traffic:
         """
         options = self.options
         corpus = CodeCorpus(standard_library(), options.seed)
-        sizes = WorkloadOptions(seed=options.seed, output_tokens=options.output_tokens)
+        assert self.model is not None
+        estimate = self.token_estimate or TokenEstimate()
+        sizes = WorkloadOptions(
+            seed=options.seed,
+            output_tokens=options.output_tokens,
+            count_tokens=estimated(estimate.chars_per_token),
+            max_context_tokens=self.model.max_context_tokens,
+        )
         if self.trace is None:
             workload = parse_workload(options.workload)
             assert not isinstance(workload, TraceFile)
@@ -101,6 +132,8 @@ def plan_traffic(options: RunOptions) -> Traffic:
     """Read what is asked for; raises ConfigError for what cannot be."""
     workload = parse_workload(options.workload)
     trace = read_trace(workload.path) if isinstance(workload, TraceFile) else None
+    if trace is not None and options.num_requests is not None:  # only what is sent has to fit the model
+        trace = replace(trace, rows=trace.rows[: options.num_requests])
     load = None if options.arrival is None and trace else parse_arrival(options.arrival or "closed:1")
     num_conversations = options.num_requests
     endless = isinstance(load, Closed) or (isinstance(load, Open) and load.endless)
@@ -113,11 +146,6 @@ def plan_traffic(options: RunOptions) -> Traffic:
         trace=trace,
         num_conversations=num_conversations,
     )
-
-
-def request_body(request: WorkloadRequest, model: str, options: RunOptions) -> bytes:
-    """Return the bytes of a request's body."""
-    return chat_body(request, model, temperature=0, seed=options.seed)
 
 
 def shares(total: int, count: int) -> Sequence[int]:

@@ -229,5 +229,8 @@ def _traits(name: str, results: Sequence[RunResult]) -> Traits:
         cached_share=cached_share(exchanges),
         num_failed=len(exchanges) - num_ok,
         num_offered=len(exchanges),
+        num_others=sum(
+            result.server.num_other_requests or 0 for result in results if result.server is not None
+        ),
         believable=all(result.believable for result in results),
     )

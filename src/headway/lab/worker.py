@@ -16,7 +16,6 @@ from headway.lab.drive import Driver
 from headway.lab.frames import frame, read_frame
 from headway.lab.orders import ClosedShare, Go, Job, OpenShare, Ready, Samples, Stop
 from headway.lab.sample import Sample
-from headway.lab.traffic import plan_traffic, request_body
 from headway.lab.workload import Conversation
 
 _TOLD_EVERY_S = 0.1
@@ -63,11 +62,12 @@ class _Worker:
         try:
             job = await self._orders.get()
             assert isinstance(job, Job)
-            talks = plan_traffic(job.options).conversations(index=job.index, count=job.count)
-            with Client(job.options.endpoint, job.options.patience) as client:
+            traffic = job.traffic
+            talks = traffic.conversations(index=job.index, count=job.count)
+            with Client(traffic.options.endpoint, traffic.options.patience) as client:
                 driver = Driver(
                     client,
-                    lambda request: request_body(request, job.model, job.options),
+                    traffic.body,
                     lambda exchange: self._samples.append(Sample.of(exchange)),
                 )
                 gc.freeze()

@@ -88,6 +88,12 @@ class Mixed:
 Workload = Part | Mixed | TraceFile
 
 
+def needs_lengths(workload: Workload) -> bool:
+    """Whether prompts are to have given numbers of tokens."""
+    parts = [part for part, _ in workload.parts] if isinstance(workload, Mixed) else [workload]
+    return any(isinstance(part, Context | TraceFile) for part in parts)
+
+
 def parse_workload(text: str, lines: int | None = None) -> Workload:
     """Return the workload that a text names; `lines` stands in for each form's own number of lines of code.
 
