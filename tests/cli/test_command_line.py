@@ -43,6 +43,7 @@ def test_every_option_of_every_command_is_explained() -> None:
         "bench",
         "bench compare",
         "bench diff",
+        "bench trace",
     ]
     unexplained = [
         (name, action.dest)

@@ -37,7 +37,19 @@ def test_one_call_measures() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"requests": 0}, {"duration_s": -1.0}, {"output_tokens": 0}, {"slo": "ttft"}]
+    "wrong",
+    [
+        {"requests": 0},
+        {"duration_s": -1.0},
+        {"duration_s": float("inf")},
+        {"output_tokens": 0},
+        {"slo": "ttft"},
+        {"lines": 0, "workload": "medium"},
+        {"trace_speed": 2.0},
+        {"spread_times": -1.0},
+        {"spread_times": True},
+        {"bytes_per_token": (4.0, 0.0)},
+    ],
 )
 def test_what_cannot_be_asked_is_told(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):

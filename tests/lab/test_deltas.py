@@ -128,6 +128,7 @@ def test_no_error_is_no_error() -> None:
         b'{"choices":[{"delta":{"content":7}}]}',
         b'{"choices":[{"text":["a"]}]}',
         b'{"usage":{"completion_tokens":-1}}',
+        b'{"usage":{"completion_tokens":4294967295}}',  # -1, by a server that counts without signs
         b'{"usage":{"completion_tokens":1e300}}',
         b'{"choices":[{"delta":{"content":"\xff"}}]}',
         b"[" * 100_000,

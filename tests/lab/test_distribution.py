@@ -119,6 +119,16 @@ def test_resembling_samples_widen_the_interval() -> None:
     assert held["alone"] <= 40
 
 
+def test_durations_have_no_mean_below_zero_within_the_interval() -> None:
+    above = describe([0.1, 0.2, 900.0]).intervals["mean"]
+    assert above is not None
+    assert above[0] == 0
+    assert above[1] == pytest.approx(1590, rel=0.01)
+    below = describe([-0.1, 0.2, 900.0]).intervals["mean"]
+    assert below is not None
+    assert below[0] < 0
+
+
 def test_a_single_cluster_has_no_interval() -> None:
     assert set(describe([1.0, 2.0, 3.0], [4, 4, 4]).intervals.values()) == {None}
 

@@ -11,12 +11,14 @@ import pytest
 
 from headway.core.errors import ConfigError
 from headway.lab.endpoint import Endpoint
-from headway.lab.measurement import measure
+from headway.lab.measurement import RunResult, measure
 from headway.lab.null_server import NullServer, Schedule
 from headway.lab.pacer import Pacer
 from headway.lab.run_options import RunOptions
 from headway.lab.slo import Slo
 from headway.lab.token_estimate import TokenEstimate
+from headway.lab.trace_access_log import TokenRule
+from headway.lab.trace_replay import TraceReplay
 from headway.lab.traces import read_trace
 from headway.lab.workload import TEMPLATE_TOKENS
 from support.plain_server import as_json, serving
@@ -70,7 +72,11 @@ async def test_a_run_finds_the_schedule() -> None:
         ({}, 100),
         ({"arrival": "closed:3", "num_requests": 10}, 10),
         ({"arrival": "stages:100@100ms,constant"}, 10),
-        ({"workload": "multi-turn:3", "num_requests": 2}, 6),
+        ({"workload": "multi-turn:3", "num_requests": 7}, 9),
+        ({"workload": "multi-turn:3", "num_requests": 7, "arrival": "constant:500"}, 9),
+        ({"workload": "multi-turn:3", "num_requests": 6, "arrival": "constant:500"}, 6),
+        ({"workload": "multi-turn:3", "num_requests": 7, "arrival": "closed:2", "num_processes": 2}, 9),
+        ({"workload": "shared-prefix:2:3", "lines": 5}, 6),
         ({"arrival": "constant:100", "duration_ns": 50 * MS}, 5),
     ],
 )
@@ -98,6 +104,29 @@ async def test_users_ask_a_trace_to_its_end() -> None:
             replace(asked, workload=f"trace:{TRACE / 'mooncake.jsonl'}", arrival="closed:2")
         )
     assert found.summary.num_ok == len(read_trace(TRACE / "mooncake.jsonl").rows)
+
+
+async def test_a_trace_is_replayed_as_it_was_asked_for() -> None:
+    mooncake = f"trace:{TRACE / 'mooncake.jsonl'}"
+    async with options() as asked:
+        found = await measure(replace(asked, workload=mooncake, replay=TraceReplay(speed=100)))
+        spread = await measure(
+            replace(asked, workload=mooncake, replay=TraceReplay(speed=100, spread_ns="grid"))
+        )
+    for run in (found, spread):
+        assert run.trace is not None
+        assert (run.trace.num_rows, run.trace.num_bad, run.trace.num_distinct_times) == (8, 2, 4)
+    assert [ms for ms in starts_ms(found) if ms < 30] == [0, 0]
+    assert starts_ms(found)[2:5] == [30.52] * 3
+    assert len(set(starts_ms(spread))) == 8
+    assert all(
+        0 <= after - before < 30 for before, after in zip(starts_ms(found), starts_ms(spread), strict=True)
+    )
+
+
+def starts_ms(found: RunResult) -> list[float]:
+    assert found.start_ns is not None
+    return sorted((each.stamps.intended_ns - found.start_ns) / MS for each in found.exchanges)
 
 
 async def test_a_cancelled_run_tells_what_was_over() -> None:
@@ -140,6 +169,20 @@ async def test_a_late_client_is_not_believed() -> None:
         ({"arrival": "sometimes"}, "--arrival"),
         ({"workload": "heavy"}, "heavy"),
         ({"workload": "trace:/nonexistent"}, "nonexistent"),
+        ({"lines": 20}, "no use"),
+        ({"replay": TraceReplay(speed=2)}, "--trace-speed is for traces"),
+        (
+            {
+                "workload": f"trace:{TRACE / 'mooncake.jsonl'}",
+                "arrival": "closed:1",
+                "replay": TraceReplay(spread_ns=1),
+            },
+            "--arrival closed:1 replaces",
+        ),
+        (
+            {"workload": f"trace:{TRACE / 'mooncake.jsonl'}", "replay": TraceReplay(tokens=TokenRule())},
+            "access logs alone",
+        ),
     ],
 )
 async def test_what_cannot_be_run_is_told_before_anything_is_sent(

@@ -10,6 +10,7 @@ from headway.lab.endpoint import parse_endpoint
 from headway.lab.measurement import RunResult
 from headway.lab.rounds import WARM_UP_REQUESTS, Plan, Round, Turn, orders, take_turns
 from headway.lab.run_options import RunOptions
+from headway.lab.trace_replay import TraceReplay
 from support.lab_runs import answered, run_result
 from support.scripted_stream import play
 
@@ -87,3 +88,12 @@ async def test_a_ladder_is_no_load_to_take_turns_at() -> None:
     ladder = replace(A, arrival="ladder:target_rate=50")
     with pytest.raises(ConfigError, match="not up a ladder"):
         await take_turns(Plan(a=ladder, b=ladder, num_rounds=5), measure=Server().measure)
+
+
+async def test_a_trace_that_is_sped_up_is_warmed_up_all_the_same() -> None:
+    """A replay's times are refused where an arrival replaces them."""
+    server = Server()
+    trace = replace(A, arrival=None, workload="trace:x", replay=TraceReplay(speed=2, spread_ns="grid"))
+    await take_turns(Plan(a=trace, b=trace, num_rounds=5), measure=server.measure)
+    assert {each.replay for each in server.asked[:2]} == {TraceReplay()}
+    assert {each.replay for each in server.asked[2:]} == {trace.replay}

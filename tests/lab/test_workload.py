@@ -24,6 +24,7 @@ from headway.lab.workload import (
     WorkloadRequest,
     conversations,
     num_planned,
+    up_to,
 )
 from headway.lab.workload_spec import Mixed, TraceFile, parse_workload
 
@@ -172,6 +173,19 @@ def test_groups_share_a_prefix_and_nothing_else() -> None:
     request = made[0].request()
     assert [message.role for message in request.messages] == ["system", "user"]
     assert request.group == made[0].group
+
+
+@pytest.mark.parametrize(
+    ("form", "num"), [("light", 7), ("multi-turn:3", 7), ("mixed:light=1,multi-turn:4=1", 23)]
+)
+def test_conversations_go_on_until_they_have_so_many_requests(form: str, num: int) -> None:
+    endless = iter(planned(form, 60))
+    made = list(up_to(num, endless))
+    turns = [one.num_turns for one in made]
+    assert sum(turns) - turns[-1] < num <= sum(turns)
+    assert next(endless).number == len(made)  # none was made in vain: code is used up by it
+    assert len(list(up_to(None, iter(planned(form, 60))))) == 60
+    assert list(up_to(10**9, iter(planned(form, 5)))) == planned(form, 5)
 
 
 def test_a_shared_prefix_names_its_own_number_of_conversations() -> None:

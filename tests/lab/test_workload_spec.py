@@ -51,6 +51,7 @@ def test_lines_stand_in_for_each_forms_own() -> None:
     assert parse_workload("mixed:shared-prefix:1:2=1,medium=1", lines=20) == Mixed(
         ((SharedPrefix(1, 2, 20), 1.0), (Medium(20), 1.0))
     )
+    assert parse_workload("mixed:light=1,medium=1", lines=20) == Mixed(((Light(), 1.0), (Medium(20), 1.0)))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,12 @@ def test_anything_else_is_refused_in_one_line(text: str, message: str) -> None:
 def test_lines_out_of_range_are_refused(lines: int) -> None:
     with pytest.raises(ConfigError, match="lines of code"):
         parse_workload("medium", lines=lines)
+
+
+@pytest.mark.parametrize("text", ["light", "context:2k", "mixed:light=1,context:2k=1", "trace:file"])
+def test_lines_without_a_use_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="no use for it"):
+        parse_workload(text, lines=20)
 
 
 @given(st.text(alphabet="light:,=0.5kmedux-trncpqs\n٣", max_size=30))

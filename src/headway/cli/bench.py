@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.options import api_key, not_negative, positive
+from headway.cli.bench_trace import add_bytes_per_token
+from headway.cli.options import above_zero, api_key, not_negative, positive
 from headway.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 def add_load_options(
     parser: argparse.ArgumentParser,
     *,
-    requests_help: str = "conversations at most (default: 100 if nothing else ends it)",
+    requests_default: str = "100, the workload's own number, or all of a trace, if nothing else ends the run",
     ladder: bool = True,
 ) -> None:
     """Add what is sent, when, and how much of it: what `load_options` makes options of."""
@@ -61,7 +62,8 @@ def add_load_options(
         "--requests",
         type=positive,
         metavar="N",
-        help=requests_help,
+        help="requests; no conversation begins after so many, those begun go on to their end "
+        f"(default: {requests_default})",
     )
     parser.add_argument(
         "--duration", type=positive, metavar="S", help="seconds in which conversations may start"
@@ -73,6 +75,24 @@ def add_load_options(
         default=128,
         help="most tokens of an answer (default: %(default)s)",
     )
+    parser.add_argument(
+        "--lines",
+        type=positive,
+        metavar="N",
+        help="of code in a prompt of medium, a shared prefix or a multi-turn conversation's start (default: 300, 300, 100)",
+    )
+    parser.add_argument(
+        "--trace-speed", type=above_zero, metavar="X", help="replay a trace so many times as fast"
+    )
+    parser.add_argument(
+        "--spread-times",
+        nargs="?",
+        type=above_zero,
+        const=True,
+        metavar="S",
+        help="spread a trace's requests of one time over S seconds (alone: over the grid of its format, as 3 s of Mooncake)",
+    )
+    add_bytes_per_token(parser)
     parser.add_argument("--slo", metavar="LIMITS", help="what is good enough, such as ttft=480ms,itl=50ms")
     parser.add_argument(
         "--seed",
@@ -151,12 +171,19 @@ def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | No
     from headway.core.clock import NS_PER_S
     from headway.lab.run_options import RunOptions
     from headway.lab.slo import parse_slo
+    from headway.lab.trace_replay import trace_replay
 
     return RunOptions(
         endpoint=endpoint,
         model=model,
         workload=args.workload,
         arrival=args.arrival,
+        lines=args.lines,
+        replay=trace_replay(
+            speed=args.trace_speed,
+            spread_times=args.spread_times or False,
+            bytes_per_token=args.bytes_per_token,
+        ),
         num_requests=args.requests,
         duration_ns=None if args.duration is None else args.duration * NS_PER_S,
         output_tokens=args.output_tokens,

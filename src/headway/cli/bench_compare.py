@@ -39,9 +39,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         default=_ROUNDS,
         help=f"turns of each side, at least {_ROUNDS}: more tell smaller differences (default: %(default)s)",
     )
-    add_load_options(
-        parser, requests_help="conversations in each turn, at most (default: %(default)s)", ladder=False
-    )
+    add_load_options(parser, requests_default="%(default)s in each turn", ladder=False)
     add_verdict_options(parser)
     parser.add_argument("--raw", type=Path, metavar="DIR", help="keep the record of every request")
     parser.set_defaults(run=run, requests=_REQUESTS)

@@ -6,11 +6,13 @@ from headway import __version__
 from headway.cli import bench_ladder
 from headway.cli import bench_server_report as server_report
 from headway.cli.table import aligned
-from headway.core.clock import NS_PER_MS
+from headway.cli.trace_report import read_lines, shared_times_line
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import Distribution
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.slo import limits_ms
 from headway.lab.summary import as_json as summary_json
+from headway.lab.trace_facts import facts_json
 
 _SHOWN = ("p50", "p95", "p99")
 
@@ -29,6 +31,7 @@ def as_json(result: RunResult) -> dict[str, object]:
         "slo": None if options.slo is None else limits_ms(options.slo),
         "interrupted": result.interrupted,
         "believable": result.believable,
+        "trace": _trace_json(result),
         **summary_json(result.summary),
         "ladder": None if result.ladder is None else bench_ladder.as_json(result.ladder),
         **server_report.as_json(result),
@@ -60,6 +63,7 @@ def _lines(result: RunResult) -> Iterator[str]:
     )
     for label, number in summary.failures.items():
         yield f"  {number} failed: {label}"
+    yield from _trace_lines(result)
     if summary.num_unsent_turns:
         yield f"  {summary.num_unsent_turns} turns were not sent, as the turn before failed"
     yield ""
@@ -84,6 +88,23 @@ def _lines(result: RunResult) -> Iterator[str]:
             "requests met the SLO"
         )
     yield from server_report.lines(result)
+
+
+def _trace_json(result: RunResult) -> dict[str, object] | None:
+    if result.trace is None:
+        return None
+    replay, cell_ns = result.options.replay, result.options.replay.cell_ns(result.trace.format)
+    changes = {"speed": replay.speed or 1.0, "spread_s": None if cell_ns is None else cell_ns / NS_PER_S}
+    return {**facts_json(result.trace), **changes}
+
+
+def _trace_lines(result: RunResult) -> Iterator[str]:
+    facts, options = result.trace, result.options
+    if facts is None:
+        return
+    yield from read_lines(facts)
+    if facts.coarse and options.arrival is None and options.replay.spread_ns is None:
+        yield f"  {shared_times_line(facts)} and came in bursts that never were: --spread-times spreads them"
 
 
 def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:

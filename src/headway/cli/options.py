@@ -112,6 +112,14 @@ def fraction(text: str) -> float:
     return number
 
 
+def above_zero(text: str) -> float:
+    """Parse a finite number over 0; raises ArgumentTypeError."""
+    number = finite(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not over 0")
+    return number
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options from which `engine_config` builds an EngineConfig."""
     group = parser.add_argument_group("engine")

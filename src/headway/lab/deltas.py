@@ -47,7 +47,9 @@ class Delta:
     message: str | None = None
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
+"""Every token has an interval, which is kept: a server's -1, written as 4294967295, would take all memory for them."""
+
 _Text = str | None
 
 

@@ -68,6 +68,9 @@ def describe(samples: Sequence[float] | Floats, clusters: Sequence[int] | None =
     }
     if clusters is None or len(set(clusters)) == len(values):
         of_mean = mean_interval(finite)
+        if of_mean is not None and finite.min() >= 0:
+            # Durations, whose mean Student's interval may put below 0.
+            of_mean = max(0.0, of_mean[0]), of_mean[1]
         intervals: dict[str, Interval | None] = {
             name: order_interval(ordered, share) for name, share in figures.items()
         }

@@ -23,6 +23,7 @@ from headway.lab.sample import Sample
 from headway.lab.server_metrics import ServerView, scrape, view_since
 from headway.lab.summary import Summary, summarise
 from headway.lab.token_estimate import TokenEstimate
+from headway.lab.trace_facts import TraceFacts
 from headway.lab.traffic import Traffic, plan_traffic
 
 LAG_LIMIT_NS = 10 * NS_PER_MS
@@ -53,6 +54,8 @@ class RunResult:
     """The `summary` is then of its `reported` steps."""
     server: ServerView | None = None
     """What the server's own metrics say, of all that was sent; None: it has none that we know."""
+    trace: TraceFacts | None = None
+    """How the trace was read; None: the workload is none."""
 
     @property
     def believable(self) -> bool:
@@ -134,6 +137,7 @@ async def measure(
         interrupted=interrupted,
         ladder=ladder,
         server=server,
+        trace=traffic.facts,
     )
 
 
@@ -141,7 +145,7 @@ async def _offer(loader: Loader, traffic: Traffic) -> Offered:
     if isinstance(traffic.load, Closed):
         return await loader.closed(
             traffic.load.num_users,
-            num_conversations=traffic.num_conversations,
+            num_conversations=traffic.num_requests,
             duration_ns=traffic.options.duration_ns,
         )
     return await loader.open(traffic.offsets_ns())

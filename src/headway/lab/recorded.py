@@ -152,6 +152,8 @@ def _of_records(path: str, name: str, run: SavedRun, seed: int) -> Recorded:
                 "workload": asked.workload,
                 "arrival": run.arrival,
                 "max_output_tokens": asked.output_tokens,
+                "lines": asked.lines,
+                "replay": asked.replay,
                 "model": run.model,
             },
             believable=run.believable,
@@ -178,6 +180,8 @@ class _Asked(msgspec.Struct):
     workload: str
     output_tokens: int
     slo: dict[str, int | None] | None
+    lines: int | None = None
+    replay: dict[str, Any] | None = None
 
 
 def _of_printed(path: str, name: str, printed: _Printed) -> Recorded:

@@ -19,7 +19,7 @@ from headway.lab.run_options import RunOptions
 
 SideName = Literal["A", "B"]
 WARM_UP_REQUESTS: Final = 3
-"""Conversations: the first answers of a server that has just started take longer, and the second as long as all others."""
+"""The first answers of a server that has just started take longer, and the second as long as all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,13 @@ async def take_turns(
 
 async def _warmed_up(options: RunOptions, name: SideName, measure: Measure) -> RunOptions:
     """Ask a few requests that do not count, and return the options with the model that answered."""
-    few = replace(options, arrival="closed:1", num_requests=WARM_UP_REQUESTS, duration_ns=None)
+    few = replace(
+        options,
+        arrival="closed:1",
+        replay=replace(options.replay, speed=None, spread_ns=None),  # of times, which the arrival replaces
+        num_requests=WARM_UP_REQUESTS,
+        duration_ns=None,
+    )
     result = await measure(few)
     if result.interrupted:
         raise _Interrupted

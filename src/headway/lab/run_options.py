@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from headway.lab.client import Patience
 from headway.lab.endpoint import Endpoint
 from headway.lab.slo import Slo
+from headway.lab.trace_replay import TraceReplay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +17,12 @@ class RunOptions:
     """None: the first that the endpoint lists."""
     workload: str = "light"
     arrival: str | None = None
+    lines: int | None = None
+    """Of code in a prompt; None: the workload's own number."""
+    replay: TraceReplay = field(default_factory=TraceReplay)
+    """What is changed of a trace."""
     num_requests: int | None = None
-    """Conversations, which have one request in most workloads; of a ladder's step the least."""
+    """No conversation begins once those before it have so many; each goes on to its end. Of a ladder's step the least."""
     duration_ns: int | None = None
     """In which conversations may start; of a ladder's step."""
     output_tokens: int = 128

@@ -14,10 +14,10 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from headway.core.clock import NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.trace import (
     MAX_TOKENS,
-    UNIX_EPOCH,
     BadRowError,
     HttpFacts,
     TraceRow,
@@ -42,6 +42,9 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _REQUEST = re.compile(r"([A-Z]{1,20}) (\S+) (HTTP/[0-9.]+)")
 _EXTRA = re.compile(r'(?:([a-z_]+)=)?(?:"((?:[^"\\]|\\.)*)"|([^\s",]+(?:(?:,| :) [^\s"=,]+)*))')
 _NUMBER = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+_WHOLE = re.compile("[0-9]{1,18}")
+_DURATION = re.compile(r"[0-9]{1,7}(?:\.[0-9]{1,9})?")
+_BETWEEN = re.compile(r"[,:\s]+")
 _MSEC = re.compile(r"[0-9]{10}\.[0-9]{1,9}")
 _NAMES = {
     "rt": "request_time",
@@ -90,10 +93,10 @@ def parse_access_log_line(number: int, line: str, rule: TokenRule) -> TraceRow:
     upstream_ns = _duration_ns(extras.get("upstream_response_time"))
     ended_ns = seconds_ns(extras["msec"]) if "msec" in extras else unix_ns(ended)
     arrived_ns = ended_ns - (served_ns or 0)
+    zone = ended.utcoffset() or timedelta(0)
     sent_bytes = 0 if sent == "-" else int(sent)
     received = extras.get("request_length")
-    received_bytes = int(received) if received and re.fullmatch("[0-9]{1,18}", received) else None
-    arrived = UNIX_EPOCH + timedelta(microseconds=arrived_ns // 1000)
+    received_bytes = int(received) if received and _WHOLE.fullmatch(received) else None
     path = route(asked[2])
     return TraceRow(
         number,
@@ -113,7 +116,7 @@ def parse_access_log_line(number: int, line: str, rule: TokenRule) -> TraceRow:
             received_bytes=received_bytes,
             user_agent=_absent(user_agent),
             referer=_absent(referer),
-            hour=arrived.astimezone(ended.tzinfo).hour,
+            hour=(arrived_ns // NS_PER_S + round(zone.total_seconds())) // 3600 % 24,
         ),
     )
 
@@ -149,14 +152,14 @@ def _extras(rest: str) -> dict[str, str]:
 
 def _parts(value: str) -> list[str]:
     """Split the times of several upstreams: commas between tries, colons between groups, a dash for one not reached."""
-    return [part for part in re.split(r"[,:\s]+", value) if part not in ("", "-")] or [""]
+    return [part for part in _BETWEEN.split(value) if part not in ("", "-")] or [""]
 
 
 def _duration_ns(value: str | None) -> int | None:
     if value is None:
         return None
     parts = _parts(value)
-    if not all(re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9})?", part) for part in parts):
+    if not all(_DURATION.fullmatch(part) for part in parts):
         raise BadRowError(f"its time is {value[:40]!r}, no number of seconds")
     return sum(map(seconds_ns, parts))
 

@@ -8,6 +8,7 @@ import csv
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from sys import intern
 
 from headway.lab.trace import MAX_TOKENS, BadRowError, TraceFormat, TraceRow, seconds_ns, unix_ns
 
@@ -34,7 +35,7 @@ def table_parser(header: str) -> tuple[TraceFormat, LineParser] | None:
 def _azure(number: int, row: Mapping[str, str]) -> TraceRow:
     return TraceRow(
         number,
-        _timestamp_ns(row["timestamp"]),
+        _timestamp_ns(row["timestamp"].strip()),
         _count(row, "contexttokens"),
         _count(row, "generatedtokens"),
     )
@@ -42,16 +43,16 @@ def _azure(number: int, row: Mapping[str, str]) -> TraceRow:
 
 def _burstgpt(number: int, row: Mapping[str, str]) -> TraceRow:
     output_tokens = _count(row, "response tokens")
-    elapsed = row.get("elapsed time", "")
+    elapsed = row.get("elapsed time", "").strip()
     return TraceRow(
         number,
-        _ns_of_seconds(row["timestamp"], "timestamp"),
+        _ns_of_seconds(row["timestamp"].strip(), "timestamp"),
         _count(row, "request tokens"),
         output_tokens,
         failed=output_tokens == 0,
         served_ns=_ns_of_seconds(elapsed, "elapsed time") if elapsed else None,
-        label=row.get("model", ""),
-        session=row.get("session id") or None,
+        label=intern(row.get("model", "").strip()),  # a few names in a million rows
+        session=row.get("session id", "").strip() or None,
     )
 
 
@@ -67,14 +68,15 @@ def _row(names: list[str], line: str) -> dict[str, str]:
     fields = _fields(line)
     if fields is None or len(fields) != len(names):
         raise BadRowError(f"it has {len(fields or ())} fields where the header has {len(names)}")
-    return {name: field.strip() for name, field in zip(names, fields, strict=True)}
+    return dict(zip(names, fields, strict=True))
 
 
 def _count(row: Mapping[str, str], name: str) -> int:
-    match = _COUNT.fullmatch(row[name])
-    if match is None or int(match[1]) > MAX_TOKENS:
-        raise BadRowError(f"its {name} are {row[name][:40]!r}, no number of tokens")
-    return int(match[1])
+    text = row[name].strip()
+    match = _COUNT.fullmatch(text)
+    if match is None or (count := int(match[1])) > MAX_TOKENS:
+        raise BadRowError(f"its {name} are {text[:40]!r}, no number of tokens")
+    return count
 
 
 def _ns_of_seconds(text: str, name: str) -> int:

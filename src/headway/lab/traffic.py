@@ -21,13 +21,21 @@ from headway.lab.run_options import RunOptions
 from headway.lab.server_tokens import measured_estimate
 from headway.lab.token_estimate import TokenEstimate, estimated
 from headway.lab.trace import Trace
+from headway.lab.trace_facts import TraceFacts, trace_facts
 from headway.lab.trace_prompts import trace_conversations
-from headway.lab.traces import read_trace
-from headway.lab.workload import Conversation, WorkloadOptions, WorkloadRequest, conversations
-from headway.lab.workload_spec import TraceFile, needs_lengths, parse_workload
+from headway.lab.trace_replay import recorded_trace, replayed
+from headway.lab.workload import (
+    Conversation,
+    WorkloadOptions,
+    WorkloadRequest,
+    conversations,
+    num_planned,
+    up_to,
+)
+from headway.lab.workload_spec import TraceFile, Workload, needs_lengths, parse_workload
 
 DEFAULT_REQUESTS = 100
-"""Conversations, where nothing else ends a run: as many as a p99 takes."""
+"""Where nothing else ends a run: as many as a p99 takes."""
 USERS_PER_PROCESS = 128
 RATE_PER_PROCESS = 100
 """Requests per second. One core stamps and reads several times as much, even of answers of a few hundred tokens."""
@@ -41,8 +49,11 @@ class Traffic:
     arrival: str
     load: Arrival | None
     trace: Trace | None
-    num_conversations: int | None
-    """None: the load or the duration ends the run."""
+    """With the times it is replayed at."""
+    facts: TraceFacts | None
+    """Of the trace as it was recorded."""
+    num_requests: int | None
+    """At which no more conversations begin. None: the load or the duration ends the run."""
     model: ServedModel | None = None
     token_estimate: TokenEstimate | None = None
     """What prompts' lengths are made by; None: the workload asks for none."""
@@ -81,11 +92,13 @@ class Traffic:
             max_context_tokens=self.model.max_context_tokens,
         )
         if self.trace is None:
-            workload = parse_workload(options.workload)
+            workload = parse_workload(options.workload, options.lines)
             assert not isinstance(workload, TraceFile)
             made = conversations(workload, corpus, sizes)
         else:
             made = trace_conversations(self.trace, corpus, sizes)
+        if not isinstance(self.load, LadderRules):  # each of its steps takes what it needs
+            made = up_to(self.num_requests, made)
         return islice(made, index, None, count)
 
     def offsets_ns(self) -> list[int]:
@@ -94,12 +107,10 @@ class Traffic:
         if load is None:
             assert self.trace is not None
             recorded = self._recorded(self.trace)
-            return list(islice(recorded, self.num_conversations))
+            return list(islice(recorded, self.num_requests))
         assert isinstance(load, Open)
         return list(
-            offsets_ns(
-                load, options.seed, num_requests=self.num_conversations, duration_ns=options.duration_ns
-            )
+            offsets_ns(load, options.seed, num_requests=self.num_requests, duration_ns=options.duration_ns)
         )
 
     def num_processes(self) -> int:
@@ -130,22 +141,32 @@ class Traffic:
 
 def plan_traffic(options: RunOptions) -> Traffic:
     """Read what is asked for; raises ConfigError for what cannot be."""
-    workload = parse_workload(options.workload)
-    trace = read_trace(workload.path) if isinstance(workload, TraceFile) else None
-    if trace is not None and options.num_requests is not None:  # only what is sent has to fit the model
-        trace = replace(trace, rows=trace.rows[: options.num_requests])
+    workload = parse_workload(options.workload, options.lines)
+    trace = recorded_trace(workload, options.replay, options.arrival)
+    facts = None if trace is None else trace_facts(trace)
     load = None if options.arrival is None and trace else parse_arrival(options.arrival or "closed:1")
-    num_conversations = options.num_requests
+    num_requests = options.num_requests
     endless = isinstance(load, Closed) or (isinstance(load, Open) and load.endless)
-    if num_conversations is None and options.duration_ns is None and endless:
-        num_conversations = len(trace.rows) if trace else DEFAULT_REQUESTS
+    if num_requests is None and options.duration_ns is None and endless:
+        num_requests = _num_planned(workload, trace)
+    if trace is not None:
+        trace = replayed(trace, options.replay, options.seed)
+        trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
     return Traffic(
         options=options,
         arrival=options.arrival or ("trace" if trace else "closed:1"),
         load=load,
         trace=trace,
-        num_conversations=num_conversations,
+        facts=facts,
+        num_requests=num_requests,
     )
+
+
+def _num_planned(workload: Workload, trace: Trace | None) -> int:
+    """Return after how many requests a run ends that nothing else does."""
+    if trace is not None:
+        return len(trace.rows)
+    return (None if isinstance(workload, TraceFile) else num_planned(workload)) or DEFAULT_REQUESTS
 
 
 def shares(total: int, count: int) -> Sequence[int]:

@@ -4,6 +4,7 @@ Conversation i depends on the seed, the options and the conversations before it 
 same, whoever takes a conversation when. A turn's messages contain the answers to earlier turns, which the caller feeds back.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, cycle
@@ -117,6 +118,17 @@ def conversations(
     else:
         made = _part(workload, corpus, options, Random(f"{options.seed}:workload"))
     return (replace(conversation, number=number) for number, conversation in enumerate(made))
+
+
+def up_to(num_requests: int | None, made: Iterator[Conversation]) -> Iterator[Conversation]:
+    """Yield conversations until they have `num_requests` requests; the last one keeps all its turns. None: yield all."""
+    left = math.inf if num_requests is None else num_requests
+    while left > 0:
+        conversation = next(made, None)
+        if conversation is None:
+            return
+        left -= conversation.num_turns
+        yield conversation
 
 
 def _refuse_what_does_not_fit(context: Context, options: WorkloadOptions) -> None:

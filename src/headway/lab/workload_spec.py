@@ -76,6 +76,7 @@ class TraceFile:
 
 
 Part = Light | Medium | MultiTurn | SharedPrefix | Context
+_OF_LINES = (Medium, MultiTurn, SharedPrefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,22 @@ def needs_lengths(workload: Workload) -> bool:
 def parse_workload(text: str, lines: int | None = None) -> Workload:
     """Return the workload that a text names; `lines` stands in for each form's own number of lines of code.
 
-    Raises ConfigError, one sentence, for a text outside the grammar or a number out of range.
+    Raises ConfigError, one sentence, for a text outside the grammar, a number out of range, or lines that have no use.
     """
     if lines is not None and not 1 <= lines <= _MAX_COUNT:
         raise ConfigError(f"A prompt has between 1 and {_MAX_COUNT:,} lines of code, not {lines}.")
+    workload = _workload(text, lines)
+    if lines is not None and not any(isinstance(part, _OF_LINES) for part in parts_of(workload)):
+        raise ConfigError(f"--lines is for medium, multi-turn and shared-prefix; {text!r} has no use for it.")
+    return workload
+
+
+def parts_of(workload: Workload) -> tuple[Part | TraceFile, ...]:
+    """Return what a mixture mixes, of anything else the workload itself."""
+    return tuple(part for part, _ in workload.parts) if isinstance(workload, Mixed) else (workload,)
+
+
+def _workload(text: str, lines: int | None) -> Workload:
     name, _, rest = text.partition(":")
     if name == "trace":
         if not rest:
