@@ -86,6 +86,10 @@ def test_its_text_says_how_it_was_measured(
         (("http://127.0.0.1:1", "--model", "m", "--workload", "heavy"), "heavy"),
         (("http://127.0.0.1:1", "--model", "m", "--slo", "ttft=soon"), "ttft"),
         (("http://127.0.0.1:1", "--api-key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY is not set"),
+        (
+            ("http://127.0.0.1:1", "--report", "/nonexistent/r.html"),
+            "cannot be written to /nonexistent/r.html",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(
@@ -119,11 +123,21 @@ def test_its_raw_file_holds_what_it_printed(
 def test_a_raw_file_that_cannot_be_is_refused_before_anything_is_sent(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for path, reason in ((tmp_path / "no" / "x", "No such file"), (tmp_path, "no regular file")):
+    for path, reason in ((tmp_path / "no" / "x", "No such file"), (tmp_path, "is no file")):
         assert main(["bench", "http://127.0.0.1:1", "--requests", "1", "--raw", str(path)]) == 2
         err = capsys.readouterr().err
         assert reason in err  # and not that nobody answers
         assert err.count("\n") == 1
+
+
+def test_it_writes_a_report_beside_what_it_prints(
+    shared_server: RealServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    report = told(capsys, shared_server.url, "--requests", "3", "--output-tokens", "2", "--report", str(path))
+    page = path.read_text("utf-8")
+    assert f"How long users wait for {report['model']}" in page
+    assert shared_server.url.removeprefix("http://") in page
 
 
 def test_ctrl_c_reports_what_was_over(shared_server: RealServer) -> None:

@@ -11,7 +11,7 @@ from headway.lab.endpoint import parse_endpoint
 from headway.lab.raw_file import write_raw
 from headway.lab.run_options import RunOptions
 from headway.lab.slo import parse_slo
-from support.lab_runs import answered, run_result
+from support.lab_runs import answered, run_of
 
 
 def recorded(
@@ -23,12 +23,12 @@ def recorded(
         slo=None if slo is None else parse_slo(slo),
         workload=workload,
     )
-    result = run_result(
+    result = run_of(
+        options,
         [
-            answered((50 + number % 5) * slow, conversation=number, due_ms=1000 * number)
+            answered(1000 * number, ttft_ms=(50 + number % 5) * slow, conversation=number)
             for number in range(40)
         ],
-        options,
     )
     path = folder / f"{name}.parquet"
     write_raw(path, result, as_json(result))

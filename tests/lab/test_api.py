@@ -57,7 +57,7 @@ def test_what_cannot_be_asked_is_told(wrong: dict[str, object]) -> None:
 
 
 def test_the_package_has_what_it_names() -> None:
-    assert headway.lab.__all__ == ["compare", "read_raw", "run", "write_raw"]
+    assert headway.lab.__all__ == ["compare", "read_raw", "run", "write_raw", "write_report"]
     for name in headway.lab.__all__:
         assert callable(getattr(headway.lab, name))
 

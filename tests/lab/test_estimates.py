@@ -12,10 +12,10 @@ from support.lab_runs import answered
 from support.scripted_stream import play
 
 
-def lognormal_run(seed: int, num: int = 60, factor: float = 1) -> list[Exchange]:
+def lognormal_run(seed: int, num: int = 60) -> list[Exchange]:
     rng = np.random.default_rng(seed)
     return [
-        answered(factor * ttft_ms, itl_ms, conversation=number)
+        answered(ttft_ms=ttft_ms, itl_ms=itl_ms, conversation=number)
         for number, (ttft_ms, itl_ms) in enumerate(np.exp(rng.normal([4, 2], 0.3, (num, 2))))
     ]
 
@@ -57,10 +57,10 @@ def test_conversations_are_drawn_whole() -> None:
 def test_what_a_run_does_not_have_is_not_made_up() -> None:
     assert latency_estimates([]) == {}
     assert latency_estimates([play(status=429)]) == {}
-    one = latency_estimates([answered(5, num_tokens=1)])
+    one = latency_estimates([answered(ttft_ms=5, num_tokens=1)])
     assert one.keys() == {"ttft_p50", "ttft_p95", "e2e_p50"}
     assert one["ttft_p50"].interval is None
-    mostly_failed = [answered(5), *[replace(play(status=429), conversation=number) for number in range(1, 9)]]
+    mostly_failed = [answered(), *[replace(play(status=429), conversation=number) for number in range(1, 9)]]
     assert latency_estimates(mostly_failed)["itl_mean"].interval is None  # some resamples have no success
     assert latency_estimates(lognormal_run(1, num=5))["itl_mean"].interval is None
     assert latency_estimates(lognormal_run(1, num=6))["itl_mean"].interval is not None

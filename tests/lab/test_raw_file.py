@@ -25,7 +25,7 @@ from headway.lab.raw_columns import SCHEMA, to_exchanges, to_table
 from headway.lab.raw_file import SCHEMA_NAME, read_raw, write_raw
 from headway.lab.run_options import RunOptions
 from headway.lab.slo import Slo
-from support.lab_runs import answered, run_result
+from support.lab_runs import answered, run_of
 from support.scripted_stream import play
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "lab.md"
@@ -90,12 +90,14 @@ def exchanges(draw: st.DrawFn) -> Exchange:
 
 def result() -> RunResult:
     found = [
-        answered(10, num_tokens=3, cached_tokens=100),
+        answered(ttft_ms=10, num_tokens=3, cached_tokens=100),
         play(status=429, retry_after="7"),
         play((5, b"data: {\n\n")),
     ]
     endpoint = parse_endpoint("https://example.org/v1", "top-secret-key")
-    return run_result(found, RunOptions(endpoint=endpoint, slo=Slo(ttft_ns=5), seed=3), lag_p99_ns=1.5)
+    return run_of(
+        RunOptions(endpoint=endpoint, slo=Slo(ttft_ns=5), seed=3), found, lag_p99_ns=1.5, start_ns=12
+    )
 
 
 @settings(deadline=None)
@@ -168,7 +170,7 @@ def test_what_stood_there_stays_until_all_is_written(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(ConfigError, match=r"could not be written: No space left on device\."):
+    with pytest.raises(ConfigError, match=r"cannot be written to .*: No space left on device\."):
         write_raw(path, result())
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

@@ -11,7 +11,7 @@ from headway.lab.measurement import RunResult
 from headway.lab.rounds import WARM_UP_REQUESTS, Plan, Round, Turn, orders, take_turns
 from headway.lab.run_options import RunOptions
 from headway.lab.trace_replay import TraceReplay
-from support.lab_runs import answered, run_result
+from support.lab_runs import answered, run_of
 from support.scripted_stream import play
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +32,8 @@ class Server:
         stops = len(self.asked) - 1 == self._stop_at
         if stops and self._how == "cancelled":
             raise asyncio.CancelledError
-        exchange = answered(10) if self._ok else play(status=503)
-        return run_result([exchange], replace(options, model=options.model or "found"), interrupted=stops)
+        exchange = answered() if self._ok else play(status=503)
+        return run_of(replace(options, model=options.model or "found"), [exchange], interrupted=stops)
 
 
 def test_who_begins_alternates() -> None:

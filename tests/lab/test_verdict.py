@@ -11,7 +11,7 @@ from headway.lab.exchange import Exchange
 from headway.lab.rounds import Plan, Round, Rounds
 from headway.lab.run_options import RunOptions
 from headway.lab.verdict import COSTS, Verdict, judge_all, verdict
-from support.lab_runs import answered, run_result
+from support.lab_runs import answered, run_of
 from support.scripted_stream import play
 
 
@@ -30,11 +30,12 @@ def run(
 ) -> list[Exchange]:
     return [
         answered(
-            ttft_ms * (1 + number / 100),
-            itl_ms,
-            num_tokens,
+            1000 * number,
+            ttft_ms=ttft_ms * (1 + number / 100),
+            itl_ms=itl_ms,
+            num_tokens=num_tokens,
             conversation=number,
-            due_ms=number * 1000,
+            prompt_tokens=100,
             cached_tokens=cached_tokens,
         )
         for number in range(4)
@@ -49,8 +50,8 @@ def judged(
         Round(
             number=number,
             order=("A", "B"),
-            a=run_result(a(number), options),
-            b=run_result(b(number), options, lag_p99_ns=lag_p99_ns),
+            a=run_of(options, a(number)),
+            b=run_of(options, b(number), lag_p99_ns=lag_p99_ns),
         )
         for number in range(1, num + 1)
     )

@@ -37,6 +37,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     )
     add_load_options(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.add_argument(
+        "--report", metavar="F.html", help="write a page with plots as well: one file, opens offline"
+    )
     parser.add_argument("--raw", type=Path, metavar="F.parquet", help="keep the record of every request")
     parser.set_defaults(run=run)
 
@@ -127,6 +130,10 @@ def run(args: argparse.Namespace) -> int:
     options = load_options(args, parse_endpoint(args.url, api_key(args.api_key_env)), args.model)
     if args.raw is not None:
         check_raw(args.raw)
+    if args.report is not None:
+        from headway.lab.html_report import check_report
+
+        check_report(args.report)
     result = uvloop.run(measure(options))
     try:
         if args.raw is not None:
@@ -135,6 +142,10 @@ def run(args: argparse.Namespace) -> int:
             write_raw(args.raw, result, as_json(result))
     finally:  # what was measured is told, whatever became of the file
         print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
+    if args.report is not None:
+        from headway.lab.html_report import write_report
+
+        write_report(result, args.report)
     return _INTERRUPTED if result.interrupted else 0
 
 
@@ -161,9 +172,9 @@ def require_pyarrow() -> None:
 def check_raw(path: Path) -> None:
     """Raise ConfigError where no raw file could be written, before anything is measured."""
     require_pyarrow()
-    from headway.lab.output_file import check_writable
+    from headway.lab.raw_file import check_raw
 
-    check_writable(path)
+    check_raw(path)
 
 
 def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | None) -> "RunOptions":

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 _REQUESTS = 20
 _ROUNDS = 5
+_SUMMARY = "comparison.json"
+_WHAT = "The comparison"
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -90,9 +92,9 @@ class _Keeper:
             raise ConfigError(f"{folder} cannot be used: {error.strerror}.") from error
         if used:
             raise ConfigError(f"{folder} is not empty; rounds of two comparisons would be mixed there.")
-        from headway.lab.output_file import check_writable
+        from headway.lab.atomic_file import check_writable
 
-        check_writable(folder / "comparison.json")
+        check_writable(folder / _SUMMARY, _WHAT)
 
     def keep(self, done: "Round") -> None:
         from headway.cli.bench_report import as_json
@@ -110,12 +112,11 @@ class _Keeper:
 
     def finish(self, told: dict[str, object]) -> None:
         """Write what was found; raises ConfigError for the first file that could not be written."""
-        from headway.lab.output_file import write_whole
+        from headway.lab.atomic_file import write_whole
 
         if self._error is not None:
             raise self._error
-        text = json.dumps(told, indent=2).encode() + b"\n"
-        write_whole(self._folder / "comparison.json", lambda file: file.write(text))
+        write_whole(self._folder / _SUMMARY, json.dumps(told, indent=2) + "\n", _WHAT)
 
 
 def _tell(turn: "Turn") -> None:

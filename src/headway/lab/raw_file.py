@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from headway import __version__
 from headway.core.errors import ConfigError
+from headway.lab.atomic_file import check_writable, write_whole_by
 from headway.lab.exchange import Exchange
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
-from headway.lab.output_file import write_whole
 from headway.lab.raw_columns import SCHEMA, to_exchanges, to_table
 from headway.lab.summary import as_json
 
@@ -27,6 +27,7 @@ SCHEMA_NAME: Final = "headway-requests-1"
 _SCHEMA_KEY: Final = b"headway.schema"
 _RUN_KEY: Final = b"headway.run"
 _SUMMARY_KEY: Final = b"headway.summary"
+_WHAT: Final = "The raw file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,11 @@ class _About(msgspec.Struct):
     interrupted: bool
 
 
+def check_raw(path: str | Path) -> None:
+    """Find out, before a run, whether its records can be kept at `path`; raises ConfigError if not."""
+    check_writable(Path(path), _WHAT)
+
+
 def write_raw(path: str | Path, result: RunResult, summary_json: Mapping[str, object] | None = None) -> None:
     """Write a run whole or not at all, over what is there; `summary_json`: default the summary's. Raises ConfigError."""
     about = _About(
@@ -89,10 +95,11 @@ def write_raw(path: str | Path, result: RunResult, summary_json: Mapping[str, ob
             _SUMMARY_KEY: json.dumps(summary).encode(),
         }
     )
-    write_whole(
+    write_whole_by(
         Path(path),
         # With checksums a flipped bit is an error and no other latency.
         lambda file: pq.write_table(table, file, compression="zstd", write_page_checksum=True),
+        _WHAT,
     )
 
 
