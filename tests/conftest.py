@@ -5,6 +5,7 @@ import signal
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
 # Before numpy is imported: the threads of its matrix products wait for each other by spinning, which made references in
 # numpy five times as slow on a busy machine (26 s of CPU time against 5 s for tests/accuracy/test_plans.py).
@@ -13,6 +14,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # `nohup` and a shell's `&` leave these ignored, which every process that tests start, and want to end by them, inherits.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes is the machine's business.
+settings.register_profile("headway", deadline=None)
+settings.load_profile("headway")
 
 REQUIRE_ALL = bool(os.environ.get("HEADWAY_REQUIRE_ALL"))
 

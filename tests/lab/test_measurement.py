@@ -14,6 +14,7 @@ from headway.lab.endpoint import Endpoint
 from headway.lab.measurement import RunResult, measure
 from headway.lab.null_server import NullServer, Schedule
 from headway.lab.pacer import Pacer
+from headway.lab.progress import LoadPlan
 from headway.lab.run_options import RunOptions
 from headway.lab.slo import Slo
 from headway.lab.token_estimate import TokenEstimate
@@ -245,3 +246,37 @@ async def test_lengths_are_made_by_the_servers_count() -> None:
     assert found.token_estimate.source == "server"
     assert len(prompts) == 2
     assert all(4500 < len(prompt) <= 5000 for prompt in prompts)
+
+
+@pytest.mark.parametrize(
+    ("change", "num_requests", "duration_ns"),
+    [
+        ({}, 100, None),
+        ({"arrival": "closed:2", "num_requests": 10, "workload": "multi-turn:4"}, 12, None),
+        ({"arrival": "constant:500", "num_requests": 10, "workload": "multi-turn:4"}, 12, None),
+        ({"arrival": "constant:100", "duration_ns": 50 * MS}, 5, 50 * MS),
+        ({"arrival": "stages:100@100ms,constant"}, 10, None),
+        ({"arrival": "closed:1", "duration_ns": 20 * MS}, None, 20 * MS),
+        (
+            {"workload": f"trace:{TRACE / 'mooncake.jsonl'}", "num_requests": 2, "arrival": "closed:1"},
+            2,
+            None,
+        ),
+    ],
+)
+async def test_what_is_known_of_a_load_is_told_when_it_begins(
+    change: dict[str, object], num_requests: int | None, duration_ns: int | None
+) -> None:
+    plans: list[LoadPlan] = []
+    running: list[int] = []
+    async with options() as asked:
+        found = await measure(
+            replace(asked, **change),  # type: ignore[arg-type]
+            lambda _: running.append(plans[0].num_running()),
+            on_start=plans.append,
+        )
+    [plan] = plans
+    assert (plan.num_requests, plan.duration_ns) == (num_requests, duration_ns)
+    assert num_requests in (None, found.summary.num_offered)
+    assert len(running) == found.summary.num_offered
+    assert min(running) == running[-1] == plan.num_running() == 0

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.bench import add_load_options, load_options, require_packages, require_pyarrow
 from headway.cli.bench_diff import add_verdict_options
+from headway.cli.bench_options import add_load_options, load_options, require_packages, require_pyarrow
 from headway.cli.options import positive
 from headway.core.errors import ConfigError
 

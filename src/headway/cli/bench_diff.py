@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headway.cli.bench import require_packages, require_pyarrow
+from headway.cli.bench_options import require_packages, require_pyarrow
 from headway.cli.options import fraction
 from headway.cli.table import aligned
 

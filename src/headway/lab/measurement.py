@@ -18,6 +18,7 @@ from headway.lab.ladder_run import LadderClimb, LadderRun, LadderStep, lag_p99_n
 from headway.lab.loader import Loader, LocalLoader
 from headway.lab.model_list import first_model, named_model
 from headway.lab.processes import ProcessLoader
+from headway.lab.progress import LoadPlan
 from headway.lab.run_options import RunOptions
 from headway.lab.sample import Sample
 from headway.lab.server_metrics import ServerView, scrape, view_since
@@ -67,11 +68,13 @@ async def measure(
     options: RunOptions,
     on_sample: Callable[[Sample], None] = lambda _: None,
     on_step: Callable[[LadderStep], None] = lambda _: None,
+    on_start: Callable[[LoadPlan], None] = lambda _: None,
 ) -> RunResult:
     """Measure and return what was found; if cancelled, what was over by then, as long as that is anything.
 
-    `on_sample` sees each request when it is over, `on_step` each step of a ladder. Raises ConfigError for what cannot be
-    asked, an endpoint that does not answer, and lengths that do not fit its model.
+    `on_sample` sees each request when it is over, `on_step` each step of a ladder, `on_start` what is known of the load when
+    it begins. Raises ConfigError for what cannot be asked, an endpoint that does not answer, and lengths that do not fit its
+    model.
     """
     traffic = plan_traffic(options)
     climb = None
@@ -100,6 +103,7 @@ async def measure(
     started_at = datetime.now(UTC)
     ladder: LadderRun | None = None
     async with _loader(traffic, see) as loader:
+        on_start(_plan(traffic, loader))
         if climb is None:
             load = asyncio.create_task(_offer(loader, traffic))
             interrupted = await _interrupted(load, loader.stop)
@@ -116,8 +120,8 @@ async def measure(
         endpoint,
         metrics_before,
         served.name,
-        # What was running when it was stopped was sent, too.
-        num_sent=None if interrupted or any(part.num_cut for part in parts) else len(exchanges),
+        # What was running when it was stopped was sent, too, and what a ladder waits for between its steps.
+        num_sent=None if interrupted or ladder is not None else len(exchanges),
         num_ok=sum(exchange.ok for exchange in exchanges),
     )
     reported = parts if ladder is None else ladder.reported
@@ -138,6 +142,15 @@ async def measure(
         ladder=ladder,
         server=server,
         trace=traffic.facts,
+    )
+
+
+def _plan(traffic: Traffic, loader: Loader) -> LoadPlan:
+    is_ladder = isinstance(traffic.load, LadderRules)
+    return LoadPlan(
+        num_requests=traffic.num_expected(),
+        duration_ns=None if is_ladder else traffic.options.duration_ns,
+        num_running=lambda: loader.num_running,
     )
 
 

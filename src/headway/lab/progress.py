@@ -66,8 +66,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A run so far."""
+    """A run so far. `has_begun`: False while it is prepared."""
 
+    has_begun: bool
     whole: Span
     recent: Span
     """The last `WINDOW_S` seconds and the one that has begun, or as much of them as there was."""
@@ -108,6 +109,15 @@ class Snapshot:
             if span.num_ended:
                 ends.append(left * span.seconds / span.num_ended)
         return max(0.0, min(ends)) if ends else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """What is known of a load when it begins; see `Progress`, which is told of it."""
+
+    num_requests: int | None
+    duration_ns: int | None
+    num_running: Callable[[], int]
 
 
 class Progress:
@@ -163,6 +173,7 @@ class Progress:
         recent = list(self._seconds.values())
         recent_from_ns = max(start_ns, (now_ns // NS_PER_S - WINDOW_S) * NS_PER_S)
         return Snapshot(
+            has_begun=self._start_ns is not None,
             whole=_span([self._before, *recent], (now_ns - start_ns) / NS_PER_S),
             recent=_span(recent, (now_ns - recent_from_ns) / NS_PER_S),
             num_running=self._running(),

@@ -12,7 +12,15 @@ PATIENCE_S = 2.0
 
 async def ask(endpoint: Endpoint, data: bytes, limit_s: float = PATIENCE_S) -> Response:
     """Send a whole request and return its response, however it ended; raises OSError, and TimeoutError after `limit_s`."""
-    return await asyncio.wait_for(_ask(endpoint, data, limit_s), limit_s)
+    # No asyncio.wait_for: before Python 3.12 it forgets to be cancelled when what it waits for ends at the same time.
+    asking = asyncio.ensure_future(_ask(endpoint, data, limit_s))
+    try:
+        await asyncio.wait({asking}, timeout=limit_s)
+        if not asking.done():
+            raise TimeoutError(f"no answer within {limit_s:g} s")
+    finally:
+        asking.cancel()
+    return asking.result()
 
 
 async def body_of(endpoint: Endpoint, data: bytes, limit_s: float = PATIENCE_S) -> bytes | None:

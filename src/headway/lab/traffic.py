@@ -32,7 +32,7 @@ from headway.lab.workload import (
     num_planned,
     up_to,
 )
-from headway.lab.workload_spec import TraceFile, Workload, needs_lengths, parse_workload
+from headway.lab.workload_spec import TraceFile, Workload, needs_lengths, num_turns, parse_workload
 
 DEFAULT_REQUESTS = 100
 """Where nothing else ends a run: as many as a p99 takes."""
@@ -113,6 +113,18 @@ class Traffic:
             offsets_ns(load, options.seed, num_requests=self.num_requests, duration_ns=options.duration_ns)
         )
 
+    def num_expected(self) -> int | None:
+        """Return how many requests it becomes if all go well; None where that is not known before."""
+        if isinstance(self.load, LadderRules):
+            return None
+        turns = num_turns(parse_workload(self.options.workload))
+        if turns is None:
+            return self.num_requests  # or as many more as the last conversation has turns left
+        ends = [] if self.num_requests is None else [math.ceil(self.num_requests / turns)]
+        if not isinstance(self.load, Closed):
+            ends.append(len(self.offsets_ns()))
+        return min(ends) * turns if ends else None
+
     def num_processes(self) -> int:
         """Return how many client processes send it: what is asked for, else no more than its rate or users take.
 
@@ -151,7 +163,8 @@ def plan_traffic(options: RunOptions) -> Traffic:
         num_requests = _num_planned(workload, trace)
     if trace is not None:
         trace = replayed(trace, options.replay, options.seed)
-        trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
+        if not isinstance(load, LadderRules):  # of which it is the least of a step
+            trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
     return Traffic(
         options=options,
         arrival=options.arrival or ("trace" if trace else "closed:1"),

@@ -95,6 +95,13 @@ def needs_lengths(workload: Workload) -> bool:
     return any(isinstance(part, Context | TraceFile) for part in parts)
 
 
+def num_turns(workload: Workload) -> int | None:
+    """Return how many requests each conversation becomes, if all go well; None where they differ."""
+    parts = [part for part, _ in workload.parts] if isinstance(workload, Mixed) else [workload]
+    turns = {part.turns if isinstance(part, MultiTurn) else 1 for part in parts}
+    return turns.pop() if len(turns) == 1 else None
+
+
 def parse_workload(text: str, lines: int | None = None) -> Workload:
     """Return the workload that a text names; `lines` stands in for each form's own number of lines of code.
 
