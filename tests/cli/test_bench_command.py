@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import headway.lab
 from headway.cli.main import main
 from support.real_server import RealServer
 
@@ -106,6 +107,27 @@ def test_nobody_who_answers_is_a_result(capsys: pytest.CaptureFixture[str]) -> N
     report = told(capsys, "http://127.0.0.1:1", "--model", "m", "--requests", "3")
     assert (report["offered"], report["ok"], report["errors"]) == (3, 0, {"connection": 3})
     assert report["ttft_ms"]["with_failures"]["p50"] == "inf"
+
+
+def test_its_raw_file_holds_what_it_printed(
+    shared_server: RealServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.parquet"
+    report = told(capsys, shared_server.url, *("--requests", "3", "--output-tokens", "4", "--raw", str(path)))
+    run = headway.lab.read_raw(path)
+    assert run.summary == report
+    assert len(run.exchanges) == report["offered"] == 3
+    assert run.asked["output_tokens"] == 4
+
+
+def test_a_raw_file_that_cannot_be_is_refused_before_anything_is_sent(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for path, reason in ((tmp_path / "no" / "x", "No such file"), (tmp_path, "is no file")):
+        assert main(["bench", "http://127.0.0.1:1", "--requests", "1", "--raw", str(path)]) == 2
+        err = capsys.readouterr().err
+        assert reason in err  # and not that nobody answers
+        assert err.count("\n") == 1
 
 
 def test_it_writes_a_report_beside_what_it_prints(

@@ -33,7 +33,18 @@ def subparsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 
 def test_every_option_of_every_command_is_explained() -> None:
     commands = dict(subparsers())
-    assert list(commands) == ["serve", "chat", "pull", "models", "inspect", "perf", "bench", "bench trace"]
+    assert list(commands) == [
+        "serve",
+        "chat",
+        "pull",
+        "models",
+        "inspect",
+        "perf",
+        "bench",
+        "bench compare",
+        "bench diff",
+        "bench trace",
+    ]
     unexplained = [
         (name, action.dest)
         for name, parser in commands.items()

@@ -56,6 +56,12 @@ def test_what_cannot_be_asked_is_told(wrong: dict[str, object]) -> None:
         headway.lab.run("http://127.0.0.1:1", model="m", **wrong)  # type: ignore[arg-type]
 
 
+def test_the_package_has_what_it_names() -> None:
+    assert headway.lab.__all__ == ["compare", "read_raw", "run", "write_raw", "write_report"]
+    for name in headway.lab.__all__:
+        assert callable(getattr(headway.lab, name))
+
+
 def test_the_package_has_nothing_else() -> None:
     with pytest.raises(AttributeError):
         headway.lab.walk  # noqa: B018

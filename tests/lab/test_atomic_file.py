@@ -62,3 +62,8 @@ def test_what_cannot_be_written_is_told_beforehand(name: str, reason: str, tmp_p
     with pytest.raises(ConfigError, match=reason) as error:
         check_writable(tmp_path / name, "The report")
     assert "\n" not in str(error.value)
+
+
+def test_a_name_that_is_too_long_is_told_beforehand(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="File name too long"):
+        check_writable(tmp_path / ("x" * 300), "The report")

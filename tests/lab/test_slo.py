@@ -1,7 +1,7 @@
 import pytest
 
 from headway.core.errors import ConfigError
-from headway.lab.slo import Slo, meets, parse_slo
+from headway.lab.slo import Slo, limits_ms, meets, parse_slo
 from support.scripted_stream import DONE, chat, play, tokens, usage
 
 
@@ -78,3 +78,8 @@ def test_a_failure_meets_nothing_however_fast_it_was() -> None:
     assert not meets(slo, play(status=429))
     assert not meets(slo, play(*tokens(1, 1, 3), ending="closed"))
     assert not meets(Slo(), play(status=500))
+
+
+def test_limits_are_told_in_milliseconds() -> None:
+    assert limits_ms(parse_slo("ttft=0.48s,itl=50us")) == {"ttft": 480, "itl": 0.05}
+    assert limits_ms(Slo()) == {}

@@ -67,6 +67,12 @@ def result_of(exchanges: Sequence[Exchange], *, slo: Slo | None = None, **change
     return replace(result, **change)
 
 
+def run_of(options: RunOptions, exchanges: Sequence[Exchange], **change: Any) -> RunResult:
+    """Add up a run that these options asked for."""
+    asked = {"options": options, "model": options.model or "m", "arrival": options.arrival or "closed:1"}
+    return result_of(exchanges, slo=options.slo, **{**asked, "lag_p99_ns": 0.0, **change})
+
+
 @cache
 def usual_run() -> RunResult:
     """A run of which every plot has something to show, with two failures of sixty."""

@@ -3,10 +3,11 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.bench_trace import add_bytes_per_token
-from headway.cli.options import above_zero, api_key, not_negative, positive
+from headway.cli.bench_options import add_load_options, check_raw, load_options, require_packages
+from headway.cli.options import api_key
 from headway.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,64 +36,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's API key"
     )
-    parser.add_argument(
-        "--workload",
-        default="light",
-        help="light, medium, multi-turn, shared-prefix:G:N, context:2k,4k, mixed:… or trace:FILE (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--arrival",
-        help="closed:4, constant:5, poisson:5, gamma:5:0.5, stages:… or ladder (default: closed:1, of a trace its times)",
-    )
-    parser.add_argument(
-        "--requests",
-        type=positive,
-        metavar="N",
-        help="requests; no conversation begins after so many, those begun go on to their end (default: 100, the "
-        "workload's own number, or all of a trace, if nothing else ends the run)",
-    )
-    parser.add_argument(
-        "--duration", type=positive, metavar="S", help="seconds in which conversations may start"
-    )
-    parser.add_argument(
-        "--output-tokens",
-        type=positive,
-        metavar="N",
-        default=128,
-        help="most tokens of an answer (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--lines",
-        type=positive,
-        metavar="N",
-        help="of code in a prompt of medium, a shared prefix or a multi-turn conversation's start (default: 300, 300, 100)",
-    )
-    parser.add_argument(
-        "--trace-speed", type=above_zero, metavar="X", help="replay a trace so many times as fast"
-    )
-    parser.add_argument(
-        "--spread-times",
-        nargs="?",
-        type=above_zero,
-        const=True,
-        metavar="S",
-        help="spread a trace's requests of one time over S seconds (alone: over the grid of its format, as 3 s of Mooncake)",
-    )
-    add_bytes_per_token(parser)
-    parser.add_argument("--slo", metavar="LIMITS", help="what is good enough, such as ttft=480ms,itl=50ms")
-    parser.add_argument(
-        "--seed",
-        type=not_negative,
-        metavar="N",
-        default=0,
-        help="of prompts and arrivals (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--processes",
-        type=positive,
-        metavar="N",
-        help="of the client (default: as many as the load takes, one per core at most)",
-    )
+    add_load_options(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument(
         "--no-live", action="store_true", help="no table in the terminal while it runs (on standard error)"
@@ -100,17 +44,13 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--report", metavar="F.html", help="write a page with plots as well: one file, opens offline"
     )
+    parser.add_argument("--raw", type=Path, metavar="F.parquet", help="keep the record of every request")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; raises HeadwayError for what cannot be asked."""
-    try:
-        import scipy  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
-        ) from None
+    require_packages()
     if args.self_test:
         from headway.cli import bench_self_test
 
@@ -120,37 +60,24 @@ def run(args: argparse.Namespace) -> int:
     import uvloop
 
     from headway.cli.bench_report import as_json, as_text
-    from headway.core.clock import NS_PER_S
     from headway.lab.endpoint import parse_endpoint
     from headway.lab.measurement import measure
-    from headway.lab.run_options import RunOptions
-    from headway.lab.slo import parse_slo
-    from headway.lab.trace_replay import trace_replay
 
-    options = RunOptions(
-        endpoint=parse_endpoint(args.url, api_key(args.api_key_env)),
-        model=args.model,
-        workload=args.workload,
-        arrival=args.arrival,
-        lines=args.lines,
-        replay=trace_replay(
-            speed=args.trace_speed,
-            spread_times=args.spread_times or False,
-            bytes_per_token=args.bytes_per_token,
-        ),
-        num_requests=args.requests,
-        duration_ns=None if args.duration is None else args.duration * NS_PER_S,
-        output_tokens=args.output_tokens,
-        slo=None if args.slo is None else parse_slo(args.slo),
-        seed=args.seed,
-        num_processes=args.processes,
-    )
+    options = load_options(args, parse_endpoint(args.url, api_key(args.api_key_env)), args.model)
+    if args.raw is not None:
+        check_raw(args.raw)
     if args.report is not None:
         from headway.lab.html_report import check_report
 
         check_report(args.report)
     result = uvloop.run(measure(options) if args.no_live else _watched(options))
-    print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
+    try:
+        if args.raw is not None:
+            from headway.lab.raw_file import write_raw
+
+            write_raw(args.raw, result, as_json(result))
+    finally:  # what was measured is told, whatever became of the file
+        print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
     if args.report is not None:
         from headway.lab.html_report import write_report
 

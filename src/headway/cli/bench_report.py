@@ -11,6 +11,7 @@ from headway.cli.trace_report import read_lines, shared_times_line
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import Distribution
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
+from headway.lab.slo import limits_ms
 from headway.lab.summary import Summary
 from headway.lab.summary import as_json as summary_json
 from headway.lab.trace_facts import facts_json
@@ -29,6 +30,7 @@ def as_json(result: RunResult) -> dict[str, object]:
         "arrival": result.arrival,
         "seed": options.seed,
         "max_output_tokens": options.output_tokens,
+        "slo": None if options.slo is None else limits_ms(options.slo),
         "interrupted": result.interrupted,
         "believable": result.believable,
         "trace": _trace_json(result),

@@ -12,7 +12,18 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.cli import bench, bench_trace, chat, inspect, models, perf, pull, serve
+from headway.cli import (
+    bench,
+    bench_compare,
+    bench_diff,
+    bench_trace,
+    chat,
+    inspect,
+    models,
+    perf,
+    pull,
+    serve,
+)
 from headway.core.errors import HeadwayError
 
 EXIT_USAGE = 2
@@ -22,7 +33,7 @@ EXIT_PIPE = 141
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """A full disk, which stdout may lie on, is the user's to mend."""
 
-_SUBCOMMANDS = (serve, chat, pull, models, inspect, perf, bench, bench_trace)
+_SUBCOMMANDS = (serve, chat, pull, models, inspect, perf, bench, bench_compare, bench_diff, bench_trace)
 
 if TYPE_CHECKING:  # generic for type checkers only
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse names it no other way

@@ -104,6 +104,14 @@ def finite(text: str) -> float:
     return number
 
 
+def fraction(text: str) -> float:
+    """Parse a number above 0 and below 1; raises ArgumentTypeError."""
+    number = finite(text)
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} does not lie between 0 and 1")
+    return number
+
+
 def above_zero(text: str) -> float:
     """Parse a finite number over 0; raises ArgumentTypeError."""
     number = finite(text)

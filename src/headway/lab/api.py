@@ -7,16 +7,41 @@ print(result.summary.ttft.successes.percentiles["p50"])
 """
 
 import math
+from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 import uvloop
 
 from headway.core.clock import NS_PER_S
 from headway.core.errors import ConfigError
-from headway.lab.endpoint import parse_endpoint
+from headway.lab.comparison import LEAST_ROUNDS
+from headway.lab.endpoint import Endpoint, parse_endpoint
 from headway.lab.measurement import RunResult, measure
+from headway.lab.rounds import Plan, Round, Rounds, take_turns
 from headway.lab.run_options import RunOptions
+from headway.lab.side import Side, parse_side
 from headway.lab.slo import parse_slo
 from headway.lab.trace_replay import trace_replay
+from headway.lab.verdict import Verdict, verdict
+
+REQUESTS_A_TURN = 20
+
+
+class Load(TypedDict, total=False):
+    """What is sent, when, and how much of it: the options of `run` that are no endpoint's, with their defaults."""
+
+    workload: str
+    arrival: str | None
+    requests: int | None
+    duration_s: float | None
+    output_tokens: int
+    lines: int | None
+    trace_speed: float | None
+    spread_times: bool | float
+    bytes_per_token: tuple[float, float] | None
+    slo: str | None
+    seed: int
+    processes: int | None
 
 
 def run(
@@ -43,6 +68,67 @@ def run(
     prompts and answers. Blocks, and brings its own event loop; inside one, await `headway.lab.measurement.measure`. Raises
     ConfigError for what cannot be asked or an endpoint that does not answer.
     """
+    options = _options(
+        parse_endpoint(url, api_key),
+        model,
+        workload=workload,
+        arrival=arrival,
+        requests=requests,
+        duration_s=duration_s,
+        output_tokens=output_tokens,
+        lines=lines,
+        trace_speed=trace_speed,
+        spread_times=spread_times,
+        bytes_per_token=bytes_per_token,
+        slo=slo,
+        seed=seed,
+        processes=processes,
+    )
+    return uvloop.run(measure(options))
+
+
+def compare(
+    a: str | Side,
+    b: str | Side,
+    *,
+    rounds: int = LEAST_ROUNDS,
+    least_effect: float = 0.05,
+    on_round: Callable[[Round], None] = lambda _: None,
+    **load: Unpack[Load],
+) -> tuple[Verdict, Rounds]:
+    """Let two sides take turns as `headway bench compare` does, and return what can be said of B with every run.
+
+    A side is written `URL,model=NAME,api-key-env=VAR`, or a `Side` with its key. `load` is as of `run`, but 20 requests a
+    turn by default. Blocks as `run` does. Raises ConfigError for what cannot be asked or a side that does not answer.
+    """
+    if rounds < LEAST_ROUNDS:
+        raise ConfigError(f"rounds must be at least {LEAST_ROUNDS}, not {rounds}.")
+    if not 0 < least_effect < 1:
+        raise ConfigError(f"least_effect must lie between 0 and 1, not be {least_effect}.")
+    load = {"requests": REQUESTS_A_TURN, **load}
+    sides = [parse_side(side) if isinstance(side, str) else side for side in (a, b)]
+    options_a, options_b = (_options(side.endpoint, side.model, **load) for side in sides)
+    done = uvloop.run(take_turns(Plan(a=options_a, b=options_b, num_rounds=rounds), on_round=on_round))
+    return verdict(done, least_effect=least_effect), done
+
+
+def _options(
+    endpoint: Endpoint,
+    model: str | None,
+    *,
+    workload: str = "light",
+    arrival: str | None = None,
+    requests: int | None = None,
+    duration_s: float | None = None,
+    output_tokens: int = 128,
+    lines: int | None = None,
+    trace_speed: float | None = None,
+    spread_times: bool | float = False,
+    bytes_per_token: tuple[float, float] | None = None,
+    slo: str | None = None,
+    seed: int = 0,
+    processes: int | None = None,
+) -> RunOptions:
     for name, number in (
         ("requests", requests),
         ("duration_s", duration_s),
@@ -51,8 +137,8 @@ def run(
     ):
         if number is not None and not 0 < number < math.inf:
             raise ConfigError(f"{name} must be a number above 0, not {number}.")
-    options = RunOptions(
-        endpoint=parse_endpoint(url, api_key),
+    return RunOptions(
+        endpoint=endpoint,
         model=model,
         workload=workload,
         arrival=arrival,
@@ -65,4 +151,3 @@ def run(
         seed=seed,
         num_processes=processes,
     )
-    return uvloop.run(measure(options))

@@ -2,18 +2,19 @@
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from headway.core.errors import ConfigError
 
 
 def check_writable(path: Path, what: str) -> None:
     """Find out, before the work, whether `what` can be written to `path` after it; raises ConfigError if not."""
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{what} cannot be written to {path}: it is there and is no file.")
     with _errors(path, what):
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{what} cannot be written to {path}: it is there and is no file.")
         beside = _beside(path)
         beside.touch(exist_ok=False)
         beside.unlink()
@@ -21,11 +22,18 @@ def check_writable(path: Path, what: str) -> None:
 
 def write_whole(path: Path, text: str, what: str) -> None:
     """Write `text` in UTF-8, and only then put it in the place of what was at `path`; raises ConfigError."""
+    # What is no character (half a surrogate pair in a server's message) must not cost the rest.
+    data = text.encode("utf-8", "backslashreplace")
+    write_whole_by(path, lambda file: file.write(data), what)
+
+
+def write_whole_by(path: Path, write: Callable[[BinaryIO], object], what: str) -> None:
+    """The same of a file that `write` writes."""
     with _errors(path, what):
         beside = _beside(path)
         try:
-            # What is no character (half a surrogate pair in a server's message) must not cost the rest.
-            beside.write_bytes(text.encode("utf-8", "backslashreplace"))
+            with beside.open("xb") as file:
+                write(file)
             os.replace(beside, path.resolve())  # through a link, not over it
         finally:
             beside.unlink(missing_ok=True)

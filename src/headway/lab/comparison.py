@@ -65,7 +65,7 @@ def compare(
     ends = mean_interval(logarithms)
     assert ends is not None  # of one round alone
     interval = math.exp(ends[0]), math.exp(ends[1])
-    judgement = _judge(interval, least_effect)
+    judgement = judge(interval, least_effect)
     ratio = math.exp(float(logarithms.mean()))
     return Comparison(
         judgement=judgement,
@@ -76,7 +76,8 @@ def compare(
     )
 
 
-def _judge(interval: tuple[float, float], least_effect: float) -> Judgement:
+def judge(interval: tuple[float, float], least_effect: float) -> Judgement:
+    """Say what an interval of a ratio of times leaves possible, of the side that is divided."""
     low, high = interval
     # In both directions by the same factor, so that exchanging A and B exchanges the judgements.
     smallest, largest = 1 / (1 + least_effect), 1 + least_effect

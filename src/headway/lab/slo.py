@@ -54,6 +54,12 @@ def parse_slo(text: str) -> Slo:
     return Slo(**limits)
 
 
+def limits_ms(slo: Slo) -> dict[str, float]:
+    """Return the limits that there are by figure, in milliseconds."""
+    limits = {field.name.removesuffix("_ns"): getattr(slo, field.name) for field in fields(Slo)}
+    return {name: limit_ns / NS_PER_MS for name, limit_ns in limits.items() if limit_ns is not None}
+
+
 def meets(slo: Slo, exchange: Exchange) -> bool:
     """Whether a request succeeded within every limit; a figure it does not have (the ITL of one token) breaks none."""
     if not exchange.ok:

@@ -1,0 +1,136 @@
+"""Options that `headway bench` and `headway bench compare` share: what is sent, when, how much; the packages they need."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.cli.bench_trace import add_bytes_per_token
+from headway.cli.options import above_zero, not_negative, positive
+from headway.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headway.lab.endpoint import Endpoint
+    from headway.lab.run_options import RunOptions
+
+
+def add_load_options(
+    parser: argparse.ArgumentParser,
+    *,
+    requests_default: str = "100, the workload's own number, or all of a trace, if nothing else ends the run",
+    ladder: bool = True,
+) -> None:
+    """Add what is sent, when, and how much of it: what `load_options` makes options of."""
+    parser.add_argument(
+        "--workload",
+        default="light",
+        help="light, medium, multi-turn, shared-prefix:G:N, context:2k,4k, mixed:… or trace:FILE (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--arrival",
+        help=f"closed:4, constant:5, poisson:5, gamma:5:0.5{', stages:… or ladder' if ladder else ' or stages:…'} "
+        "(default: closed:1, of a trace its times)",
+    )
+    parser.add_argument(
+        "--requests",
+        type=positive,
+        metavar="N",
+        help="requests; no conversation begins after so many, those begun go on to their end "
+        f"(default: {requests_default})",
+    )
+    parser.add_argument(
+        "--duration", type=positive, metavar="S", help="seconds in which conversations may start"
+    )
+    parser.add_argument(
+        "--output-tokens",
+        type=positive,
+        metavar="N",
+        default=128,
+        help="most tokens of an answer (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--lines",
+        type=positive,
+        metavar="N",
+        help="of code in a prompt of medium, a shared prefix or a multi-turn conversation's start (default: 300, 300, 100)",
+    )
+    parser.add_argument(
+        "--trace-speed", type=above_zero, metavar="X", help="replay a trace so many times as fast"
+    )
+    parser.add_argument(
+        "--spread-times",
+        nargs="?",
+        type=above_zero,
+        const=True,
+        metavar="S",
+        help="spread a trace's requests of one time over S seconds (alone: over the grid of its format, as 3 s of Mooncake)",
+    )
+    add_bytes_per_token(parser)
+    parser.add_argument("--slo", metavar="LIMITS", help="what is good enough, such as ttft=480ms,itl=50ms")
+    parser.add_argument(
+        "--seed",
+        type=not_negative,
+        metavar="N",
+        default=0,
+        help="of prompts and arrivals (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help="of the client (default: as many as the load takes, one per core at most)",
+    )
+
+
+def require_packages() -> None:
+    """Raise ConfigError where the lab's packages are missing."""
+    try:
+        import scipy  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
+        ) from None
+
+
+def require_pyarrow() -> None:
+    """Raise ConfigError where Parquet cannot be read or written."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "Parquet files need pyarrow: pip install -r requirements/lab.txt, or 'headway[lab]'."
+        ) from None
+
+
+def check_raw(path: Path) -> None:
+    """Raise ConfigError where no raw file could be written, before anything is measured."""
+    require_pyarrow()
+    from headway.lab.raw_file import check_raw
+
+    check_raw(path)
+
+
+def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | None) -> "RunOptions":
+    """Build what is measured of parsed options; raises ConfigError for an SLO that is none."""
+    from headway.core.clock import NS_PER_S
+    from headway.lab.run_options import RunOptions
+    from headway.lab.slo import parse_slo
+    from headway.lab.trace_replay import trace_replay
+
+    return RunOptions(
+        endpoint=endpoint,
+        model=model,
+        workload=args.workload,
+        arrival=args.arrival,
+        lines=args.lines,
+        replay=trace_replay(
+            speed=args.trace_speed,
+            spread_times=args.spread_times or False,
+            bytes_per_token=args.bytes_per_token,
+        ),
+        num_requests=args.requests,
+        duration_ns=None if args.duration is None else args.duration * NS_PER_S,
+        output_tokens=args.output_tokens,
+        slo=None if args.slo is None else parse_slo(args.slo),
+        seed=args.seed,
+        num_processes=args.processes,
+    )
