@@ -41,10 +41,3 @@ def test_what_is_no_time_is_refused() -> None:
         fit_prompt_line([1, 2], [1.0])
     with pytest.raises(ValueError, match="not finite"):
         fit_prompt_line([1, 2], [1.0, math.inf])
-
-
-def test_ties_in_both_directions_are_survived() -> None:
-    flat = fit_prompt_line([12] * 10 + [496] * 20, [50.0] * 30)
-    assert flat is not None
-    assert (flat.base_ms, flat.ms_per_1k, flat.interval) == (50, 0, (0, 0))
-    assert fit_prompt_line([12] * 29 + [496], [50.0] * 29 + [51.0]) is None

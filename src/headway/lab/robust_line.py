@@ -1,5 +1,6 @@
 """A straight line through points of which some lie anywhere: Theil's and Sen's. A pure function."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,8 +29,8 @@ class Line:
 def robust_line(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Line | None:
     """Return the line by Theil and Sen: medians of slopes between pairs, which a tenth of stalled requests does not move.
 
-    None with fewer than `LEAST_SAMPLES` points, if all have one x, or if so many have one x and one y that no interval can be
-    told. Raises ValueError for unequal numbers of x and y, or
+    None with fewer than `LEAST_SAMPLES` points, or if all have one x, or if ties are so many that the slope has no
+    interval. Raises ValueError for unequal numbers of x and y, or
     what is not finite.
     """
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -42,11 +43,9 @@ def robust_line(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Lin
         xs, ys = xs[drawn], ys[drawn]
     if len(xs) < LEAST_SAMPLES or xs.min() == xs.max():
         return None
-    if ys.min() == ys.max():
-        return Line(base=float(ys[0]), slope=0.0, interval=(0.0, 0.0), n=len(x))
-    with np.errstate(invalid="ignore"):  # the variance that scipy corrects for ties falls below zero with very many
+    with np.errstate(invalid="ignore"):
         line = stats.theilslopes(ys, xs, CONFIDENCE, method="joint")
-    if not np.isfinite([line.low_slope, line.high_slope]).all():
+    if not math.isfinite(line.low_slope + line.high_slope):
         return None
     return Line(
         base=float(line.intercept),
