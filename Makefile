@@ -13,7 +13,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # What the compiled core is made of: a change in any of these rebuilds it.
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
-.PHONY: help setup serve test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
+.PHONY: help setup serve lab test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
 	wheel-check clean
 .DELETE_ON_ERROR:
 
@@ -26,6 +26,9 @@ serve: setup
 
 ## make setup          the set-up alone; afterwards .venv/bin/headway is the command
 setup: $(STAMP)/core
+
+## make lab            the set-up with what `headway bench` needs besides: numpy, scipy, pyarrow, plotly
+lab: setup $(STAMP)/lab
 
 ## make test           set-up, then lint, types and tests
 test: setup $(STAMP)/dev
@@ -51,7 +54,7 @@ bench-serving: setup $(STAMP)/dev
 	$(BIN)/python benchmarks/serving.py $(BENCH_ARGS)
 
 ## make bench-check    whether the measuring client may be believed on this machine (best of three tries)
-bench-check: setup $(STAMP)/dev
+bench-check: lab
 	@for try in 1 2 3; do $(BIN)/headway bench --self-test && exit 0; done; exit 1
 
 ## make bench-peers    against llama.cpp and OpenVINO GenAI, in environments of their own (docs/performance.md)
@@ -86,9 +89,14 @@ $(STAMP)/base: requirements/build.txt requirements/runtime.txt
 	@$(PIP) install --require-hashes -r requirements/build.txt -r requirements/runtime.txt
 	@mkdir -p $(STAMP) && touch $@
 
-$(STAMP)/dev: requirements/dev.txt requirements/lab.txt | $(STAMP)/base
+$(STAMP)/lab: requirements/lab.txt | $(STAMP)/base
+	@echo "installing what the lab needs (hash-locked)"
+	@$(PIP) install --require-hashes -r requirements/lab.txt
+	@touch $@
+
+$(STAMP)/dev: requirements/dev.txt $(STAMP)/lab
 	@echo "installing lint, type and test tools (hash-locked)"
-	@$(PIP) install --require-hashes -r requirements/dev.txt -r requirements/lab.txt
+	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(STAMP)/core: $(STAMP)/base $(CORE)

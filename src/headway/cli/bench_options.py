@@ -87,7 +87,7 @@ def require_packages() -> None:
         import scipy  # noqa: F401
     except ImportError:
         raise ConfigError(
-            "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
+            "`headway bench` needs numpy and scipy: `make lab`, or pip install 'headway[lab]'."
         ) from None
 
 
@@ -96,9 +96,7 @@ def require_pyarrow() -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise ConfigError(
-            "Parquet files need pyarrow: pip install -r requirements/lab.txt, or 'headway[lab]'."
-        ) from None
+        raise ConfigError("Parquet files need pyarrow: `make lab`, or pip install 'headway[lab]'.") from None
 
 
 def check_raw(path: Path) -> None:

@@ -1,8 +1,10 @@
 """`headway bench --self-test`: whether this client, on this machine, may be believed."""
 
 import json
+import os
 from collections.abc import Iterator
 
+from headway.cli.live_screen import LiveScreen, is_possible
 from headway.cli.table import aligned
 from headway.core.clock import NS_PER_S
 from headway.lab.self_test import STREAM, STREAMS, SelfTest, self_test
@@ -14,12 +16,19 @@ def run(*, as_json: bool) -> int:
     """Measure the client and print what was found; return 1 if it is not to be believed here."""
     import uvloop
 
-    found = uvloop.run(self_test())
+    found = uvloop.run(_watched())
     if as_json:
         print(json.dumps(_json(found), indent=2))
     else:
         print("\n".join(_lines(found)))
     return 0 if found.passed else _FAILED
+
+
+async def _watched() -> SelfTest:
+    """Measure the client as it measures: with the live table, which is drawn into nothing where there is no terminal."""
+    with open(os.devnull, "w") as nowhere:
+        with LiveScreen("the client itself", terminal=None if is_possible() else nowhere) as screen:
+            return await self_test(screen.see)
 
 
 def _json(found: SelfTest) -> dict[str, object]:

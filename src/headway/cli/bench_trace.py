@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         import scipy  # noqa: F401
     except ImportError:
         raise ConfigError(
-            "`headway bench` needs numpy and scipy: pip install -r requirements/lab.txt, or 'headway[lab]'."
+            "`headway bench` needs numpy and scipy: `make lab`, or pip install 'headway[lab]'."
         ) from None
     from headway.cli.trace_report import as_json, as_text
     from headway.lab.access_summary import summarise_access

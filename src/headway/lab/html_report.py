@@ -88,8 +88,6 @@ def _plotly_js() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ConfigError(
-            "A report needs plotly: pip install -r requirements/lab.txt, or 'headway[lab]'."
-        ) from None
+        raise ConfigError("A report needs plotly: `make lab`, or pip install 'headway[lab]'.") from None
     script: str = get_plotlyjs()
     return script
