@@ -13,7 +13,8 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # What the compiled core is made of: a change in any of these rebuilds it.
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
-.PHONY: help setup serve test lint types unit format lock sanitize bench-serving bench-check bench-peers wheel-check clean
+.PHONY: help setup serve test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
+	wheel-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -56,6 +57,10 @@ bench-check: setup $(STAMP)/dev
 ## make bench-peers    against llama.cpp and OpenVINO GenAI, in environments of their own (docs/performance.md)
 bench-peers: setup $(STAMP)/dev
 	PYTHONPATH=benchmarks $(BIN)/python -m peers $(BENCH_ARGS)
+
+## make bench-endpoints  served: against llama-server and vLLM, all measured by headway bench (docs/performance.md)
+bench-endpoints: setup $(STAMP)/dev
+	PYTHONPATH=benchmarks $(BIN)/python -m endpoints $(BENCH_ARGS)
 
 ## make wheel-check    build the wheel, install it in a clean venv, answer one prompt from it
 wheel-check: setup $(STAMP)/dev

@@ -14,7 +14,8 @@ from typing import Any
 from headway.cli.options import positive
 from peers.cases import CASES, Case, find_cases
 from peers.compare import Bench, describe_cases, measure_case
-from peers.environments import LLAMA_BUILD_OPTIONS, REQUIREMENTS, SetupFailed, ensure_environment
+from peers.driver import MODULES
+from peers.environments import LLAMA_BUILD_OPTIONS, SetupFailed, ensure_environment, pinned
 from peers.lock import Held, only_run
 from peers.machine import describe_machine
 from peers.make_models import ensure_model
@@ -63,8 +64,8 @@ def main() -> int:
     except ValueError as error:
         sys.exit(str(error))
     cache, peers = Cache(args.cache.absolute()), args.peers.split(",")
-    if unknown := set(peers) - set(REQUIREMENTS):
-        sys.exit(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(REQUIREMENTS)}")
+    if unknown := set(peers) - set(MODULES):
+        sys.exit(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
     try:
         with only_run(cache.root) if set(steps) - {"render"} else nullcontext():
             return run(args, steps, cases, cache, peers)
@@ -145,10 +146,7 @@ def facts(models: dict[str, tuple[Path, str]], headway: str) -> dict[str, Any]:
     return {
         "machine": describe_machine(),
         "headway": {"version": version.strip(), "commit": commit.stdout.strip() or None},
-        "requirements": {
-            peer: [line for line in path.read_text().splitlines() if not line.startswith("#")]
-            for peer, path in REQUIREMENTS.items()
-        },
+        "requirements": {peer: pinned(peer) for peer in MODULES},
         "llama_cpp_build_options": list(LLAMA_BUILD_OPTIONS),
         "models": {
             name: {"file": path.name, "bytes": path.stat().st_size, "sha256": sha256}

@@ -1,4 +1,4 @@
-"""Makes the peers' environments from nothing: one virtual environment each, versions pinned in requirements-*.txt.
+"""Makes the environments of peers and tools from nothing: a virtual environment each, versions in requirements-*.txt.
 
 llama.cpp is compiled on the way, for the machine it runs on (GGML_NATIVE: -march=native), which takes about ten minutes on
 two cores. Its build has no limit on jobs of its own: 70 compilers at once took 14 GB, hence LLAMA_CPP_BUILD_JOBS. What is
@@ -12,22 +12,26 @@ import sys
 import venv
 from pathlib import Path
 
-from peers.places import HERE, LLAMA_CPP, OPENVINO, Cache
+from peers.places import AIPERF, HERE, LLAMA_CPP, OPENVINO, VLLM, Cache
 
 REQUIREMENTS = {
     LLAMA_CPP: HERE / "requirements-llama.txt",
     OPENVINO: HERE / "requirements-openvino.txt",
+    VLLM: HERE / "requirements-vllm.txt",
+    AIPERF: HERE / "requirements-aiperf.txt",
 }
 LLAMA_BUILD_OPTIONS = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DGGML_NATIVE=ON",
     "-DLLAMA_BUILD_TESTS=OFF",
     "-DLLAMA_BUILD_EXAMPLES=OFF",
-    "-DLLAMA_BUILD_SERVER=OFF",
+    "-DLLAMA_BUILD_SERVER=ON",
     "-DLLAMA_BUILD_APP=OFF",
     "-DLLAMA_USE_PREBUILT_UI=OFF",
 )
 
+REMOVED = {VLLM: ("torchvision", "torchaudio", "torchcodec")}
+"""Packages that a requirement brings and that keep it from starting, or are of no use to it."""
 
 LAST_LINES = 10
 """Of a log, shown when what it is of failed."""
@@ -49,6 +53,10 @@ def ensure_environment(cache: Cache, peer: str) -> None:
     try:
         venv.create(folder, clear=True, with_pip=True)
         install(cache.python(peer), requirements, log)
+        if unwanted := REMOVED.get(peer):
+            subprocess.run(
+                [str(cache.python(peer)), "-m", "pip", "uninstall", "--quiet", "--yes", *unwanted], check=True
+            )
     except subprocess.CalledProcessError as error:
         lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
         last = "\n  ".join(lines[-LAST_LINES:])
@@ -57,6 +65,11 @@ def ensure_environment(cache: Cache, peer: str) -> None:
         ) from error
     link_libraries(folder)
     stamp.write_text(requirements.read_text())
+
+
+def pinned(peer: str) -> list[str]:
+    """Return the lines of a peer's requirements."""
+    return [line for line in REQUIREMENTS[peer].read_text().splitlines() if not line.startswith("#")]
 
 
 def install(python: Path, requirements: Path, log: Path) -> None:

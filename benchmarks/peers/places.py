@@ -15,6 +15,8 @@ DOCUMENT = ROOT / "docs" / "performance.md"
 
 LLAMA_CPP = "llama.cpp"
 OPENVINO = "openvino"
+VLLM = "vllm"
+AIPERF = "aiperf"
 HEADWAY = "headway"
 
 
@@ -35,7 +37,7 @@ class Cache:
 
     def environment(self, peer: str) -> Path:
         """The virtual environment of a peer."""
-        return self.root / {LLAMA_CPP: "venv-llama", OPENVINO: "venv-openvino"}[peer]
+        return self.root / f"venv-{'llama' if peer == LLAMA_CPP else peer}"
 
     def python(self, peer: str) -> Path:
         """The interpreter of a peer."""

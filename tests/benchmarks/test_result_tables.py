@@ -1,18 +1,22 @@
 """docs/performance.md shows what the raw data says: figures and files are renewed together."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import format_report
 import result_tables
+from endpoints import public_tool
+from endpoints.render import render as render_endpoints
 from peers.places import DOCUMENT, RESULTS, ROOT
 from peers.render import render
 
 
-def shown(name: str) -> str:
-    text = DOCUMENT.read_text()
+def shown(name: str, document: Path = DOCUMENT) -> str:
+    text = document.read_text()
     return text.partition(f"<!-- {name}: begin -->")[2].partition(f"<!-- {name}: end -->")[0].strip()
 
 
@@ -36,3 +40,18 @@ def test_the_table_of_formats_shows_the_raw_data() -> None:
 def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
     path = max(RESULTS.glob("*-peers.json"))
     assert shown("peers") == render(json.loads(path.read_text()), str(path.relative_to(ROOT))).strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "table"),
+    [
+        ("endpoints", DOCUMENT, render_endpoints),
+        ("public-tool", public_tool.DOCUMENT, public_tool.render),
+    ],
+)
+def test_what_was_measured_of_servers_shows_the_newest_raw_data(
+    name: str, document: Path, table: Callable[[Mapping[str, Any], str], str]
+) -> None:
+    paths = sorted(RESULTS.glob(f"*-{name}.json"))
+    expected = table(json.loads(paths[-1].read_text()), str(paths[-1].relative_to(ROOT))) if paths else ""
+    assert shown(name, document) == expected.strip()

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.errors import ConfigError
 from headway.lab.arrival_grammar import Arrival, parse_arrival
-from headway.lab.arrivals import Closed, Constant, Gamma, Open, Poisson, Stage, steady
+from headway.lab.arrivals import Closed, ClosedSteps, Constant, Gamma, Open, Poisson, Stage, steady
 from headway.lab.ladder_rules import LadderRules
 
 READ: dict[str, Arrival] = {
     "closed:4": Closed(4),
+    "closed:1,2,4,8": ClosedSteps((Closed(1), Closed(2), Closed(4), Closed(8))),
     "constant:5": steady(5, Constant()),
     "poisson:0.5": steady(0.5, Poisson()),
     "gamma:5:0.5": steady(5, Gamma(0.5)),
@@ -46,6 +47,10 @@ def test_forms_are_read(text: str) -> None:
         ("closed:1.5", "whole number of users"),
         ("closed:-1", "whole number of users"),
         ("closed:0", "one user at least"),
+        ("closed:1,", "as in closed:1,2,4,8"),
+        ("closed:1,,2", "as in closed:1,2,4,8"),
+        ("closed:1, 2", "as in closed:1,2,4,8"),
+        ("closed:1,0", "one user at least"),
         ("constant:", "as in constant:5"),
         ("constant:5:2", "as in constant:5"),
         ("constant:0", "above 0"),
@@ -98,4 +103,4 @@ def test_what_cannot_be_read_is_answered_with_what_to_write(text: str, says: str
 )
 def test_nothing_but_a_config_error_is_ever_raised(text: str) -> None:
     with contextlib.suppress(ConfigError):
-        assert isinstance(parse_arrival(text), Closed | Open | LadderRules)
+        assert isinstance(parse_arrival(text), Closed | ClosedSteps | Open | LadderRules)

@@ -11,6 +11,7 @@ from headway.core.errors import ConfigError
 from headway.lab.arrivals import (
     MIN_RATE,
     Closed,
+    ClosedSteps,
     Constant,
     Gamma,
     Open,
@@ -196,3 +197,19 @@ def test_stages_that_cannot_be_are_refused() -> None:
         Open((Stage(5, 5), Stage(5, 5, NS_PER_S)), Poisson())
     with pytest.raises(ConfigError, match="one user at least"):
         Closed(0)
+    with pytest.raises(ConfigError, match="two at least"):
+        ClosedSteps((Closed(4),))
+
+
+@pytest.mark.parametrize(
+    ("stages", "is_steady"),
+    [
+        ([Stage(5, 5)], True),
+        ([Stage(5, 5, 10), Stage(5, 5)], True),
+        ([Stage(5, 6, 10)], False),
+        ([Stage(5, 5, 10), Stage(6, 6)], False),
+        ([Stage(0, 0, 10), Stage(5, 5)], False),
+    ],
+)
+def test_a_load_is_steady_if_its_rate_never_changes(stages: list[Stage], is_steady: bool) -> None:
+    assert Open(tuple(stages), Poisson()).is_steady is is_steady

@@ -1,13 +1,21 @@
 """Percentiles are what was measured, intervals hold what they promise, failures make nothing faster."""
 
 import math
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.lab.distribution import PERCENTILES, describe, order_interval, percentile
+from headway.lab.distribution import (
+    LEAST_CLUSTERS,
+    PERCENTILES,
+    _Blocks,
+    describe,
+    order_interval,
+    percentile,
+)
 
 finite = st.floats(min_value=-1e6, max_value=1e6)
 
@@ -119,6 +127,12 @@ def test_resembling_samples_widen_the_interval() -> None:
     assert held["alone"] <= 40
 
 
+@pytest.mark.parametrize("num_clusters", [1, LEAST_CLUSTERS - 1])
+def test_a_few_clusters_have_no_interval_however_many_their_samples(num_clusters: int) -> None:
+    samples, clusters = range(100), [number % num_clusters for number in range(100)]
+    assert set(describe(samples, clusters).intervals.values()) == {None}
+
+
 def test_durations_have_no_mean_below_zero_within_the_interval() -> None:
     above = describe([0.1, 0.2, 900.0]).intervals["mean"]
     assert above is not None
@@ -129,12 +143,35 @@ def test_durations_have_no_mean_below_zero_within_the_interval() -> None:
     assert below[0] < 0
 
 
-def test_a_single_cluster_has_no_interval() -> None:
-    assert set(describe([1.0, 2.0, 3.0], [4, 4, 4]).intervals.values()) == {None}
-
-
 def test_the_same_samples_have_the_same_intervals() -> None:
-    samples, clusters = [1.0, 5.0, 2.0, 8.0, 3.0, 9.0], [0, 0, 1, 1, 2, 2]
-    assert describe(samples, clusters) == describe(samples, clusters)
-    shuffled = describe([9.0, 2.0, 1.0, 8.0, 3.0, 5.0], [2, 1, 0, 1, 2, 0])
-    assert shuffled.intervals == describe(samples, clusters).intervals
+    samples, clusters = (
+        [float(7 * number % 13) for number in range(13)],
+        [number // 2 for number in range(13)],
+    )
+    found = describe(samples, clusters)
+    assert found == describe(samples, clusters)
+    assert found.intervals["p50"] is not None
+    assert describe(samples[::-1], clusters[::-1]).intervals["p50"] == found.intervals["p50"]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100) | st.just(math.inf), st.integers(0, 4)), min_size=1, max_size=40),
+    st.integers(1, 5),
+    st.randoms(use_true_random=False),
+)
+def test_blocks_find_the_sample_that_counting_finds(
+    samples: list[tuple[float, int]], num_drawn: int, random: Random
+) -> None:
+    ordered = np.array(sorted(value for value, _ in samples))
+    cluster = np.array([cluster for _, cluster in samples])
+    times = np.array([[random.randint(0, 3) for _ in range(5)] for _ in range(num_drawn)], dtype=np.float64)
+    times[:, cluster[0]] += 1  # one sample at least
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headway.lab.distribution._MOST_BLOCKS", 4)
+        blocks = _Blocks(cluster, 5)
+    up_to = np.cumsum(times @ blocks.counts, axis=1)
+    for share in (0.01, 0.5, 0.9, 1.0):
+        ranks = np.maximum(1, np.ceil(up_to[:, -1] * share))
+        for row, position in enumerate(blocks.positions(times, up_to, ranks)):
+            drawn = np.repeat(ordered, times[row][cluster].astype(int))
+            assert ordered[position] == drawn[int(ranks[row]) - 1]

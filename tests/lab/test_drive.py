@@ -206,6 +206,46 @@ async def test_failures_are_kept_by_kind_and_end_their_conversation() -> None:
     assert driver.offered.num_unsent_turns == 3
 
 
+async def test_a_connection_closed_as_it_was_used_again_fails_no_request() -> None:
+    """llama-server promises to keep a connection and closes it after every stream."""
+    num_asked = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_asked
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]))
+        num_asked += 1
+        writer.write(stream("a"))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        with Client(endpoint(server.sockets[0].getsockname()[1])) as client:
+            driver = Driver(client, body)
+            await driver.closed(1, talks(), num_conversations=5)
+    assert all(exchange.ok for exchange in driver.offered.exchanges)
+    assert num_asked == len(driver.offered.exchanges) == client.num_connections == 5
+
+
+async def test_a_new_connection_that_is_closed_without_an_answer_fails_its_request() -> None:
+    num_asked = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_asked
+        await reader.readuntil(b"\r\n\r\n")
+        num_asked += 1
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        with Client(endpoint(server.sockets[0].getsockname()[1])) as client:
+            driver = Driver(client, body)
+            await driver.closed(1, talks(), num_conversations=3)
+    failures = [exchange.answer.failure for exchange in driver.offered.exchanges]
+    assert [failure and failure.kind for failure in failures] == ["connection"] * 3
+    assert num_asked == 3
+
+
 async def test_silence_and_nobody_there_are_failures_too() -> None:
     async def silent(writer: asyncio.StreamWriter, request: dict[str, object]) -> None: ...
 

@@ -58,6 +58,11 @@ def test_what_no_family_describes_is_refused() -> None:
     assert model.distance > 0.05
 
 
+def test_a_hundred_samples_of_one_family_are_seldom_two() -> None:
+    best = [found(np.random.default_rng(seed).lognormal(1.0, 0.2, 100)).fits[0].family for seed in range(40)]
+    assert best.count("two lognormals") <= 2
+
+
 def test_likelihoods_are_of_densities() -> None:
     """The density of each family integrates to one, so that their AIC may be compared."""
     rng = np.random.default_rng(2)

@@ -4,8 +4,10 @@ import math
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.core.clock import NS_PER_MS
+from headway.lab.arrival_table import arrival_table, interval_table
 from headway.lab.exchange import Exchange
 from headway.lab.latency import (
     Interval,
@@ -181,6 +183,25 @@ def test_nothing_is_negative_ever(exchange: Exchange | None) -> None:
     assert all(run.each_ns > 0 and run.num_tokens > 0 for run in intervals(exchange).runs)
 
 
+@given(st.lists(records(), max_size=4))
+def test_tables_of_many_answers_say_what_is_said_of_each(exchanges: list[Exchange]) -> None:
+    table = arrival_table(exchanges)
+    rows = zip(table.request, table.at_ns, table.num_tokens, strict=True)
+    assert list(rows) == [
+        (number, arrival.at_ns, arrival.num_tokens)
+        for number, exchange in enumerate(exchanges)
+        for arrival in arrivals(exchange)[1]
+    ]
+    each = interval_table(table)
+    assert list(zip(each.request, each.num_tokens, strict=True)) == [
+        (number, run.num_tokens)
+        for number, exchange in enumerate(exchanges)
+        for run in intervals(exchange).runs
+    ]
+    runs_ns = [run.each_ns for exchange in exchanges for run in intervals(exchange).runs]
+    assert each.each_ns.tolist() == pytest.approx(runs_ns)
+
+
 @given(records())
 def test_figures_agree_with_each_other(exchange: Exchange) -> None:
     ttft, e2e = ttft_ns(exchange), e2e_ns(exchange)
@@ -192,6 +213,7 @@ def test_figures_agree_with_each_other(exchange: Exchange) -> None:
     runs = intervals(exchange).runs
     if runs:
         assert sum(run.each_ns * run.num_tokens for run in runs) == pytest.approx(e2e - ttft)
+    assert itl_ns(exchange) == (None if not runs else pytest.approx(intervals(exchange).mean_ns))
     _, came = arrivals(exchange)
     if runs and came[0].num_tokens == 1:
         assert itl_ns(exchange) == pytest.approx(tpot_ns(exchange))

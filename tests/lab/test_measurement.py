@@ -72,6 +72,8 @@ async def test_a_run_finds_the_schedule() -> None:
         ({"num_requests": 7}, 7),
         ({}, 100),
         ({"arrival": "closed:3", "num_requests": 10}, 10),
+        ({"arrival": "closed:1,3,2", "num_requests": 4}, 12),
+        ({"arrival": "closed:2,3", "num_requests": 4, "num_processes": 2}, 8),
         ({"arrival": "stages:100@100ms,constant"}, 10),
         ({"workload": "multi-turn:3", "num_requests": 7}, 9),
         ({"workload": "multi-turn:3", "num_requests": 7, "arrival": "constant:500"}, 9),
@@ -86,6 +88,16 @@ async def test_a_run_ends_where_it_is_told_to(change: dict[str, object], num_off
         found = await measure(replace(asked, **change))  # type: ignore[arg-type]
     assert found.summary.num_offered == num_offered
     assert found.summary.num_ok == num_offered
+
+
+async def test_steps_of_users_are_a_curve_and_no_warm_up() -> None:
+    async with options(Schedule(ttft_ns=5 * MS, itl_ns=5 * MS, num_tokens=6)) as asked:
+        found = await measure(replace(asked, arrival="closed:1,4", num_requests=12))
+    crowds = {crowd.least: crowd.num_ok for crowd in found.summary.by_concurrency}
+    assert sum(crowds.values()) == 24
+    assert crowds[1] >= 12
+    assert max(crowds) == 3  # 3 to 4
+    assert found.summary.warm_up.steady is None
 
 
 async def test_a_trace_brings_its_own_arrivals() -> None:
@@ -166,6 +178,7 @@ async def test_a_late_client_is_not_believed() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"workload": f"trace:{TRACE / 'mooncake.jsonl'}", "arrival": "closed:1,2"}, "all of a trace"),
         ({"arrival": "ladder:high_ms=300", "slo": Slo(ttft_ns=MS)}, "one of them"),
         ({"arrival": "sometimes"}, "--arrival"),
         ({"workload": "heavy"}, "heavy"),

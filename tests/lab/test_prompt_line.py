@@ -37,7 +37,7 @@ def test_no_line_goes_through_too_little() -> None:
 
 
 def test_what_is_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="2 prompts, but 1 times"):
+    with pytest.raises(ValueError, match="2 x, but 1 y"):
         fit_prompt_line([1, 2], [1.0])
     with pytest.raises(ValueError, match="not finite"):
         fit_prompt_line([1, 2], [1.0, math.inf])

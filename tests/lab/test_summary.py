@@ -74,8 +74,10 @@ def test_turns_of_one_conversation_do_not_count_as_independent() -> None:
         replace(answered(10 * (number // 10) + 50, intended_ms=number), conversation=number // 10)
         for number in range(60)
     ]
-    clustered = summarise(run).ttft.successes.intervals["p50"]
-    alone = summarise([replace(each, conversation=number) for number, each in enumerate(run)])
+    clustered = summarise(run, seek_warm_up=False).ttft.successes.intervals["p50"]
+    alone = summarise(
+        [replace(each, conversation=number) for number, each in enumerate(run)], seek_warm_up=False
+    )
     narrow = alone.ttft.successes.intervals["p50"]
     assert clustered is not None
     assert narrow is not None
@@ -104,3 +106,36 @@ def test_the_json_says_what_failures_made_endless() -> None:
         "output_tok_s": pytest.approx(5 / 0.045, rel=1e-5),
         "peak_tok_s": 5,
     }
+
+
+def test_a_warm_up_is_left_out_of_latencies_and_of_nothing_else() -> None:
+    run = [
+        answered(400 if number < 10 else 50 + number % 7, intended_ms=20 * number) for number in range(100)
+    ]
+    run = [replace(each, conversation=number) for number, each in enumerate(run)]
+    found = summarise([*run, refused(intended_ms=3)], slo=Slo(ttft_ns=100 * MS))
+    assert (found.warm_up.num_excluded, found.warm_up.steady) == (11, True)
+    for figure in (found.ttft, found.ttft_from_dispatch, found.tpot, found.e2e):
+        assert (figure.successes.n, figure.all_requests.num_infinite) == (90, 0)
+    assert found.ttft.successes.percentiles["p95"] == 56
+    assert found.itl.n == 360
+    assert (found.num_offered, found.num_ok, found.lag.n, found.output_tokens) == (101, 100, 101, 500)
+    assert found.failures == {"refused_429": 1}
+    assert found.goodput is not None
+    assert found.goodput.num_met == 90
+    assert as_json(found)["warm_up"] == {"excluded": 11, "steady": True}
+
+
+def test_a_load_that_changes_by_design_has_no_warm_up() -> None:
+    run = [answered(400 if number < 10 else 50, intended_ms=20 * number) for number in range(100)]
+    found = summarise(run, seek_warm_up=False)
+    assert found.ttft.successes.n == 100
+    assert as_json(found)["warm_up"] == {"excluded": 0, "steady": None}
+
+
+def test_the_order_of_records_says_nothing() -> None:
+    run = [
+        replace(answered(50 + number % 7 + 100 * (number < 9), intended_ms=number), conversation=number)
+        for number in range(40)
+    ]
+    assert as_json(summarise(run[::-1])) == as_json(summarise(run))

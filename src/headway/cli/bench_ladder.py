@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from headway.cli.table import aligned
+from headway.lab.figures import rounded
 from headway.lab.ladder_run import LadderRun, LadderStep
-from headway.lab.summary import rounded
 
 
 def as_json(ladder: LadderRun) -> dict[str, object]:

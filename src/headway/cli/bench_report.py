@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping
 from headway import __version__
 from headway.cli import bench_ladder
 from headway.cli import bench_server_report as server_report
+from headway.cli.bench_sections import concurrency, labels, ms, sentences, turns, with_interval
 from headway.cli.table import aligned
 from headway.cli.trace_report import read_lines, shared_times_line
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import Distribution
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.slo import limits_ms
+from headway.lab.summary import Summary
 from headway.lab.summary import as_json as summary_json
 from headway.lab.trace_facts import facts_json
 
@@ -57,15 +59,20 @@ def _lines(result: RunResult) -> Iterator[str]:
         yield from bench_ladder.as_lines(result.ladder)
         yield ""
         yield "At that rate:" if result.ladder.finding and result.ladder.finding.kept else "In the last step:"
+    yield _headline(result)
     yield (
-        f"{result.model} at {options.endpoint.authority}: {options.workload}, {result.arrival}, "
-        f"{summary.num_offered} requests in {summary.duration_s:,.1f} s, {summary.num_ok} answered"
+        f"{options.workload}, {result.arrival}, {summary.num_offered:,} requests in {summary.duration_s:,.1f} s, "
+        f"{summary.num_ok:,} answered"
     )
     for label, number in summary.failures.items():
         yield f"  {number} failed: {label}"
     yield from _trace_lines(result)
     if summary.num_unsent_turns:
         yield f"  {summary.num_unsent_turns} turns were not sent, as the turn before failed"
+    if summary.warm_up.num_excluded:
+        yield f"  the first {summary.warm_up.num_excluded} requests were left out of latencies as warm-up"
+    elif summary.warm_up.steady is False:
+        yield "  it never became steady: latency was still changing in its middle; nothing was left out as warm-up"
     yield ""
     figures = {
         "TTFT": summary.ttft.successes,
@@ -76,6 +83,23 @@ def _lines(result: RunResult) -> Iterator[str]:
     }
     yield from _table(figures)
     yield ""
+    yield from _totals(summary)
+    for section in (turns, labels, concurrency, sentences):
+        yield from section(summary)
+    yield from server_report.lines(result)
+
+
+def _headline(result: RunResult) -> str:
+    summary = result.summary
+    where = f"{result.model} at {result.options.endpoint.authority}"
+    ttft, itl = summary.ttft.successes.percentiles["p50"], summary.itl.percentiles["p50"]
+    if ttft is None:
+        return f"No request was answered: {where}"
+    then = "" if itl is None else f", then one every {ms(itl)} ms"
+    return f"First token after {ms(ttft)} ms{then} (medians): {where}"
+
+
+def _totals(summary: Summary) -> Iterator[str]:
     rate = "" if summary.output_tok_s is None else f", {summary.output_tok_s:,.1f} tokens/s"
     by = {"usage": "as the server counts them", "tokenizer": "by tokenizer", "chunks": "one for each chunk"}
     how = (
@@ -87,7 +111,6 @@ def _lines(result: RunResult) -> Iterator[str]:
             f"goodput {summary.goodput.fraction:.1%}: {summary.goodput.num_met} of {summary.goodput.num_offered} offered "
             "requests met the SLO"
         )
-    yield from server_report.lines(result)
 
 
 def _trace_json(result: RunResult) -> dict[str, object] | None:
@@ -110,24 +133,13 @@ def _trace_lines(result: RunResult) -> Iterator[str]:
 def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:
     rows = [("ms", *(f"{name} (95 % interval)" for name in _SHOWN), "mean ± deviation", "n")]
     rows += [
-        (name, *(_with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
+        (name, *(with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
         for name, found in figures.items()
     ]
     yield from aligned(rows, "<>>>>>")
 
 
-def _with_interval(found: Distribution, name: str) -> str:
-    value, interval = found.percentiles[name], found.intervals[name]
-    if value is None:
-        return "-"
-    return _ms(value) if interval is None else f"{_ms(value)} ({_ms(interval[0])} to {_ms(interval[1])})"
-
-
 def _mean(found: Distribution) -> str:
     if found.mean is None:
         return "-"
-    return _ms(found.mean) + ("" if found.std is None else f" ± {_ms(found.std)}")
-
-
-def _ms(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return ms(found.mean) + ("" if found.std is None else f" ± {ms(found.std)}")

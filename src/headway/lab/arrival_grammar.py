@@ -1,6 +1,6 @@
 """Reads the forms of `--arrival`; what they mean is said in `arrivals` and `ladder`.
 
-    closed:USERS
+    closed:USERS[,USERS…]               several: one after another
     constant:RATE | poisson:RATE | gamma:RATE:SHAPE
     stages:STAGE,STAGE,…[,PROCESS]      STAGE is RATE@TIME or RATE-RATE@TIME, PROCESS constant, poisson or gamma:SHAPE
     ladder[:NAME=NUMBER,…]              NAME is a field of LadderRules
@@ -14,10 +14,10 @@ from typing import Any
 
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.errors import ConfigError
-from headway.lab.arrivals import Closed, Constant, Gamma, Open, Poisson, Process, Stage, steady
+from headway.lab.arrivals import Closed, ClosedSteps, Constant, Gamma, Open, Poisson, Process, Stage, steady
 from headway.lab.ladder_rules import LadderRules
 
-Arrival = Closed | Open | LadderRules
+Arrival = Closed | ClosedSteps | Open | LadderRules
 
 _NUMBER = r"(?:[0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
 _STAGE = re.compile(rf"({_NUMBER})(?:-({_NUMBER}))?@({_NUMBER})(ms|s|m|h)?")
@@ -31,7 +31,7 @@ def parse_arrival(text: str) -> Arrival:
     form, _, rest = text.partition(":")
     match form:
         case "closed":
-            return Closed(_count(rest, "closed:USERS with a whole number of users, as in closed:4", text))
+            return _closed(rest, text)
         case "constant":
             return _steady(rest, Constant(), "constant:RATE in requests per second, as in constant:5", text)
         case "poisson":
@@ -49,6 +49,14 @@ def parse_arrival(text: str) -> Arrival:
                 "Write --arrival as closed:4, constant:5, poisson:5, gamma:5:0.5, stages:5@30s,5-20@60s or ladder; "
                 f"got {text!r}."
             )
+
+
+def _closed(rest: str, text: str) -> Closed | ClosedSteps:
+    hint = (
+        "closed:USERS with a whole number of users, as in closed:4, or several in turn, as in closed:1,2,4,8"
+    )
+    steps = tuple(Closed(_count(users, hint, text)) for users in rest.split(","))
+    return ClosedSteps(steps) if len(steps) > 1 else steps[0]
 
 
 def _unreadable(hint: str, text: str) -> ConfigError:

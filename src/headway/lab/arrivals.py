@@ -110,6 +110,11 @@ class Open:
         """Whether only a number of requests or a duration ends it."""
         return self.stages[-1].duration_ns is None
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether its rate never changes, so that latency that does is a warm-up."""
+        return len({rate for stage in self.stages for rate in (stage.from_rate, stage.to_rate)}) == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Closed:
@@ -120,6 +125,17 @@ class Closed:
     def __post_init__(self) -> None:
         if self.num_users < 1:
             raise ConfigError(f"A closed load needs one user at least, as in closed:4; got {self.num_users}.")
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSteps:
+    """Closed loads in turn, each with as many conversations or for as long as a run: the curve of latency in concurrency."""
+
+    steps: tuple[Closed, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.steps) < 2:
+            raise ConfigError("Steps of a closed load are two at least, as in closed:1,2,4,8.")
 
 
 def steady(rate: float, process: Process) -> Open:

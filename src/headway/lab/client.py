@@ -1,8 +1,8 @@
 """Asks an endpoint and keeps the records: one exchange for every request, however it ends.
 
-Connections are kept open and used again, the one that was free last first; a request that finds none opens its own, in its
-own time, which its record tells apart. While an answer comes nothing of it is read but the framing of HTTP; JSON is parsed
-when the answer has ended. It decides nothing about load: `lab/drive.py` does.
+Connections are kept open and used again, the one that was free last first; a request that finds none, or one that the
+server was closing, opens its own, in its own time, which its record tells apart. While an answer comes nothing of it is
+read but the framing of HTTP; JSON is parsed when the answer has ended. It decides nothing about load: `lab/drive.py` does.
 """
 
 import time
@@ -65,9 +65,15 @@ class Client(AbstractContextManager["Client"]):
     ) -> Exchange:
         """Send a request now; `intended_ns` is when it was due. Raises nothing for what an endpoint does."""
         dispatched_ns = time.monotonic_ns()
-        connection = self._free_connection()
-        connect_ns = 0
-        if connection is None:
+        data = self._endpoint.post(ROUTE, body)
+        connection, connect_ns, response = self._free_connection(), 0, None
+        if connection is not None:
+            response = await connection.request(data, silence_s=self._patience.silence_s)
+            if response.end == "closed" and response.first_byte_ns is None:
+                # The server closed it just as it was used again (RFC 9112, 9.3.1): llama-server does after every stream,
+                # having promised to keep it. No user's client fails there: it asks on a new one.
+                response = None
+        if connection is None or response is None:
             try:
                 connection = await self._connect()
             except (OSError, TimeoutError) as error:
@@ -83,8 +89,7 @@ class Client(AbstractContextManager["Client"]):
                 )
             assert connection.connected_ns is not None
             connect_ns = connection.connected_ns - connection.connecting_ns
-        data = self._endpoint.post(ROUTE, body)
-        response = await connection.request(data, silence_s=self._patience.silence_s)
+            response = await connection.request(data, silence_s=self._patience.silence_s)
         ended_ns = time.monotonic_ns()
         if connection.is_open:
             self._free.append(connection)

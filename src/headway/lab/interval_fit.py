@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -19,8 +20,24 @@ from headway.lab.distribution import Floats
 LEAST_SAMPLES = 50
 """With fewer every one of these fits."""
 MOST_JUDGED = 1_000
-"""Samples that goodness is judged with, evenly taken: with many more any model is refused. Then see `distance`."""
-RESAMPLES = 200
+"""Samples that goodness is judged with: with many more any model is refused. Then see `distance`."""
+RESAMPLES = 99
+"""A p-value then has steps of a hundredth."""
+MOST_FITTED = 20_000
+"""Samples that parameters are estimated from: more would not change a digit that is shown."""
+
+_MOST_GROUPS = 400
+"""Neighbours that the mixture's search takes together, by their mean and variance; likelihoods are of all samples."""
+Verdict = Literal["fits", "near", "refused"]
+REFUSED = 0.05
+"""A p-value below it refuses a model."""
+NEAR = 0.05
+"""What is refused only because samples are many still describes them, if no share is off by more."""
+
+MIXTURE_HANDICAP = 10.0
+"""By how much the AIC of two lognormals must be better: one of them can shrink around a few samples that lie close by
+chance, and AIC knows nothing of that. 10 leaves the other model without support (Burnham and Anderson 2002, section 2.6).
+"""
 
 _EM_ROUNDS = 200
 _EM_TOLERANCE = 1e-7
@@ -44,14 +61,22 @@ class IntervalModel:
     """What was found of one sample of intervals."""
 
     n: int
+    """Positive samples."""
     num_zero: int
     """Left out: tokens that came together have no interval between them that says anything."""
     fits: Sequence[Fit]
-    """Best first."""
+    """Best first: by AIC, see `MIXTURE_HANDICAP`."""
     distance: float
     """Kolmogorov-Smirnov's, of the best: the largest difference of shares between the model and the samples."""
     p_value: float
     """How often samples of the model itself, fitted anew, lie as far from their fit."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the best describes the samples."""
+        if self.p_value >= REFUSED:
+            return "fits"
+        return "near" if self.distance <= NEAR else "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +86,11 @@ class _Family:
     log_density: Callable[..., Floats]
     share_below: Callable[..., Floats]
     draw: Callable[..., Floats]
+    refine: Callable[[Floats, tuple[float, ...]], tuple[float, ...]] | None = None
+    """Fits samples that were drawn with known parameters; None: as any others."""
+
+    def fit_near(self, values: Floats, parameters: tuple[float, ...]) -> tuple[float, ...]:
+        return self.fit(values) if self.refine is None else self.refine(values, parameters)
 
 
 def fit_intervals(samples: Sequence[float] | Floats) -> IntervalModel | None:
@@ -74,16 +104,23 @@ def fit_intervals(samples: Sequence[float] | Floats) -> IntervalModel | None:
     positive = values[values > 0]
     if len(positive) < LEAST_SAMPLES or positive.min() == positive.max():
         return None
-    fits = sorted((_fit(name, positive) for name in FAMILIES), key=lambda fit: fit.aic)
+    fitted = _drawn(positive, MOST_FITTED)
+    if fitted.min() == fitted.max():
+        return None
+    fits = sorted((_fit(name, fitted) for name in FAMILIES), key=_standing)
     best = FAMILIES[fits[0].family]
     parameters = tuple(fits[0].parameters.values())
     return IntervalModel(
         n=len(positive),
         num_zero=len(values) - len(positive),
         fits=fits,
-        distance=_distance(best, parameters, positive),
+        distance=_distance(best, parameters, fitted),
         p_value=_p_value(best, positive),
     )
+
+
+def _standing(fit: Fit) -> float:
+    return fit.aic + (MIXTURE_HANDICAP if fit.family == "two lognormals" else 0)
 
 
 def _fit(name: str, values: Floats) -> Fit:
@@ -98,22 +135,27 @@ def _fit(name: str, values: Floats) -> Fit:
     )
 
 
-def _distance(family: _Family, parameters: Sequence[float], values: Floats) -> float:
+def _distance(family: _Family, parameters: tuple[float, ...], values: Floats) -> float:
     below = family.share_below(np.sort(values), *parameters)
     steps = np.arange(len(values) + 1) / len(values)
     return float(max((steps[1:] - below).max(), (below - steps[:-1]).max()))
 
 
 def _p_value(family: _Family, values: Floats) -> float:
-    judged = values[:: max(1, len(values) // MOST_JUDGED)][:MOST_JUDGED]
+    judged = _drawn(values, MOST_JUDGED)
     parameters = family.fit(judged)
     observed = _distance(family, parameters, judged)
     rng = np.random.default_rng(0)
     as_far = 0
     for _ in range(RESAMPLES):
         drawn = family.draw(rng, len(judged), *parameters)
-        as_far += _distance(family, family.fit(drawn), drawn) >= observed
+        as_far += _distance(family, family.fit_near(drawn, parameters), drawn) >= observed
     return (as_far + 1) / (RESAMPLES + 1)
+
+
+def _drawn(values: Floats, most: int) -> Floats:
+    """Return at most `most` of the values, by seed: every n-th would fall into step with what repeats."""
+    return values if len(values) <= most else np.random.default_rng(0).choice(values, most, replace=False)
 
 
 def _fit_lognormal(values: Floats) -> tuple[float, ...]:
@@ -133,38 +175,75 @@ def _fit_weibull(values: Floats) -> tuple[float, ...]:
 
 def _fit_two_lognormals(values: Floats) -> tuple[float, ...]:
     """Expectation maximisation on logarithms (Dempster, Laird and Rubin 1977), from three starts: the likeliest end."""
-    logarithms = np.log(values)
-    ends = (_maximise(logarithms, float(np.quantile(logarithms, share))) for share in (0.5, 0.8, 0.95))
-    _, parameters = max(ends, key=lambda end: end[0])
+    groups = _grouped(values)
+    borders = np.quantile(np.log(values), (0.5, 0.8, 0.95))
+    ends = [_maximise(groups, (groups.mean <= border).astype(np.float64)) for border in borders]
+    return _low_first(max(ends, key=lambda end: end[0])[1])
+
+
+def _refine_two_lognormals(values: Floats, parameters: tuple[float, ...]) -> tuple[float, ...]:
+    groups = _grouped(values)
+    return _low_first(_maximise(groups, _in_first(groups, parameters)[1])[1])
+
+
+def _low_first(parameters: tuple[float, ...]) -> tuple[float, ...]:
     share, low_mu, low_sigma, high_mu, high_sigma = parameters
     if low_mu <= high_mu:
         return parameters
     return 1 - share, high_mu, high_sigma, low_mu, low_sigma
 
 
-def _maximise(logarithms: Floats, border: float) -> tuple[float, tuple[float, ...]]:
-    """Return the log likelihood and (share of the first part, mu, sigma, mu, sigma), started by a cut at `border`."""
-    in_first = (logarithms <= border).astype(np.float64)
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Neighbouring logarithms taken together."""
+
+    mean: Floats
+    variance: Floats
+    share: Floats
+    """Of all samples."""
+
+
+def _grouped(values: Floats) -> _Groups:
+    ordered = np.log(np.sort(values))
+    num_groups = min(_MOST_GROUPS, len(ordered))
+    starts = np.arange(num_groups) * len(ordered) // num_groups
+    sizes = np.diff(starts, append=len(ordered))
+    mean = np.add.reduceat(ordered, starts) / sizes
+    variance = np.add.reduceat((ordered - np.repeat(mean, sizes)) ** 2, starts) / sizes
+    return _Groups(mean, variance, sizes / len(ordered))
+
+
+def _maximise(groups: _Groups, in_first: Floats) -> tuple[float, tuple[float, ...]]:
+    """Return the mean log likelihood and (share of the first part, mu, sigma, mu, sigma).
+
+    `in_first`: for each group the probability that it is of the first part, to start with.
+    """
     parameters: tuple[float, ...] = ()
-    before = -math.inf
+    before = now = -math.inf
     for _ in range(_EM_ROUNDS):
-        share = float(np.clip(in_first.mean(), 1e-6, 1 - 1e-6))
+        weights_of_first = in_first * groups.share
+        share = min(max(float(weights_of_first.sum()), 1e-6), 1 - 1e-6)
         parts = [share]
-        for weights in (in_first, 1 - in_first):
+        for weights in (weights_of_first, groups.share - weights_of_first):
             total = max(float(weights.sum()), 1e-9)
-            mu = float(weights @ logarithms) / total
-            sigma = math.sqrt(float(weights @ (logarithms - mu) ** 2) / total)
+            mu = float(weights @ groups.mean) / total
+            sigma = math.sqrt(max(0.0, float(weights @ (groups.variance + (groups.mean - mu) ** 2))) / total)
             parts += [mu, max(sigma, _LEAST_SIGMA)]
         parameters = tuple(parts)
-        first = math.log(share) + _normal_log_density(logarithms, parts[1], parts[2])
-        second = math.log(1 - share) + _normal_log_density(logarithms, parts[3], parts[4])
-        both = np.logaddexp(first, second)
-        in_first = np.exp(first - both)
-        now = float(both.mean())
+        now, in_first = _in_first(groups, parameters)
         if now - before < _EM_TOLERANCE:
             break
         before = now
     return now, parameters
+
+
+def _in_first(groups: _Groups, parameters: tuple[float, ...]) -> tuple[float, Floats]:
+    """Return the mean log likelihood, and for each group the probability that it is of the first part."""
+    share, mu, sigma, mu_2, sigma_2 = parameters
+    first = math.log(share) + _normal_log_density(groups.mean, mu, sigma)
+    second = math.log(1 - share) + _normal_log_density(groups.mean, mu_2, sigma_2)
+    both = np.logaddexp(first, second)
+    return float(groups.share @ both), np.exp(first - both)
 
 
 def _normal_log_density(values: Floats, mu: float, sigma: float) -> Floats:
@@ -227,6 +306,7 @@ FAMILIES: Mapping[str, _Family] = MappingProxyType(
             _two_log_density,
             _two_share_below,
             _two_draw,
+            _refine_two_lognormals,
         ),
     }
 )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.core.clock import NS_PER_MS
-from headway.lab.arrivals import Closed
+from headway.lab.arrivals import Closed, ClosedSteps, Open
 from headway.lab.drive import Offered
 from headway.lab.exchange import Exchange
 from headway.lab.ladder_rules import LadderRules
@@ -105,9 +105,10 @@ async def measure(
     async with _loader(traffic, see) as loader:
         on_start(_plan(traffic, loader))
         if climb is None:
-            load = asyncio.create_task(_offer(loader, traffic))
-            interrupted = await _interrupted(load, loader.stop)
-            parts: Sequence[Offered | LadderStep] = [load.result()]
+            offer = _Offer(loader, traffic)
+            load = asyncio.create_task(offer.carry_out())
+            interrupted = await _interrupted(load, offer.stop)
+            parts: Sequence[Offered | LadderStep] = load.result()
         else:
             ascent = asyncio.create_task(climb.climb(loader, on_step))
             interrupted = await _interrupted(ascent, ascent.cancel)
@@ -134,7 +135,10 @@ async def measure(
         started_at=started_at,
         start_ns=parts[0].start_ns if parts else None,
         summary=summarise(
-            told, slo=options.slo, num_unsent_turns=sum(part.num_unsent_turns for part in reported)
+            told,
+            slo=options.slo,
+            num_unsent_turns=sum(part.num_unsent_turns for part in reported),
+            seek_warm_up=_is_steady(traffic),
         ),
         exchanges=tuple(exchanges),
         lag_p99_ns=lag_p99_ns(told),
@@ -154,14 +158,40 @@ def _plan(traffic: Traffic, loader: Loader) -> LoadPlan:
     )
 
 
-async def _offer(loader: Loader, traffic: Traffic) -> Offered:
-    if isinstance(traffic.load, Closed):
-        return await loader.closed(
-            traffic.load.num_users,
-            num_conversations=traffic.num_requests,
-            duration_ns=traffic.options.duration_ns,
-        )
-    return await loader.open(traffic.offsets_ns())
+class _Offer:
+    """A load that is no ladder, of one part or of several steps."""
+
+    def __init__(self, loader: Loader, traffic: Traffic) -> None:
+        self._loader = loader
+        self._traffic = traffic
+        self._stopped = False
+
+    async def carry_out(self) -> list[Offered]:
+        """Return what became of each part."""
+        load = self._traffic.load
+        if not isinstance(load, Closed | ClosedSteps):
+            return [await self._loader.open(self._traffic.offsets_ns())]
+        parts: list[Offered] = []
+        for step in load.steps if isinstance(load, ClosedSteps) else (load,):
+            if self._stopped:
+                break
+            offered = await self._loader.closed(
+                step.num_users,
+                num_conversations=self._traffic.step_conversations,
+                duration_ns=self._traffic.options.duration_ns,
+            )
+            parts.append(offered)
+        return parts
+
+    def stop(self) -> None:
+        """End the part that runs, and begin no other."""
+        self._stopped = True
+        self._loader.stop()
+
+
+def _is_steady(traffic: Traffic) -> bool:
+    load = traffic.load
+    return isinstance(load, Closed) or (isinstance(load, Open) and load.is_steady)
 
 
 async def _interrupted(task: "asyncio.Task[Any]", stop: Callable[[], object]) -> bool:

@@ -1,14 +1,19 @@
-"""TTFT as a line in prompt tokens: what a request costs anyway, and what 1,000 tokens add. A pure function."""
+"""TTFT as a line in prompt tokens: what a request costs anyway, and what 1,000 tokens add. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from headway.lab.distribution import CONFIDENCE
+from headway.core.clock import NS_PER_MS
+from headway.lab.exchange import Exchange
+from headway.lab.latency import ttft_ns
+from headway.lab.robust_line import robust_line
 
-LEAST_SAMPLES = 8
+LEAST_SPREAD = 256
+"""Tokens between the shortest and the longest twentieth of a run's prompts: a slope for 1,000 that a dozen tokens told would
+be the effect of something else.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,23 +28,34 @@ class PromptLine:
     n: int
 
 
-def fit_prompt_line(prompt_tokens: Sequence[int], ttft_ms: Sequence[float]) -> PromptLine | None:
-    """Return the line by Theil and Sen: medians of slopes between pairs, which a fifth of stalled requests does not move.
+def prompt_line(exchanges: Sequence[Exchange]) -> PromptLine | None:
+    """Return the line of TTFT in the prompt tokens that were computed, of successes whose usage tells them.
 
-    Tokens from the prefix cache are no prompt tokens here: leave them out, or requests that had any. None with fewer than
-    `LEAST_SAMPLES` samples, or if all prompts are equally long. Raises ValueError for unequal numbers or infinite times.
+    None where these prompts are nearly equally long.
     """
-    tokens, times = np.asarray(prompt_tokens, dtype=np.float64), np.asarray(ttft_ms, dtype=np.float64)
-    if len(tokens) != len(times):
-        raise ValueError(f"{len(tokens)} prompts, but {len(times)} times")
-    if not np.isfinite(times).all():
-        raise ValueError("a time is not finite")
-    if len(tokens) < LEAST_SAMPLES or tokens.min() == tokens.max():
+    tokens: list[int] = []
+    times: list[float] = []
+    for exchange in exchanges:
+        usage, ttft = exchange.answer.usage, ttft_ns(exchange)
+        if exchange.ok and usage and usage.prompt_tokens is not None and ttft is not None:
+            tokens.append(max(0, usage.prompt_tokens - (usage.cached_tokens or 0)))
+            times.append(ttft / NS_PER_MS)
+    if not tokens or np.subtract(*np.quantile(tokens, (0.95, 0.05))) < LEAST_SPREAD:
         return None
-    line = stats.theilslopes(times, tokens, CONFIDENCE, method="joint")
+    return fit_prompt_line(tokens, times)
+
+
+def fit_prompt_line(prompt_tokens: Sequence[int], ttft_ms: Sequence[float]) -> PromptLine | None:
+    """Return the line through the points; tokens from the prefix cache are no prompt tokens here: leave them out.
+
+    None with too few samples, or if all prompts are equally long. Raises ValueError for unequal numbers or infinite times.
+    """
+    line = robust_line(prompt_tokens, ttft_ms)
+    if line is None:
+        return None
     return PromptLine(
-        base_ms=float(line.intercept),
-        ms_per_1k=1e3 * float(line.slope),
-        interval=(1e3 * float(line.low_slope), 1e3 * float(line.high_slope)),
-        n=len(tokens),
+        base_ms=line.base,
+        ms_per_1k=1e3 * line.slope,
+        interval=(1e3 * line.interval[0], 1e3 * line.interval[1]),
+        n=line.n,
     )

@@ -4,68 +4,56 @@ Tokens of a chunk are taken to have come evenly since the arrival before it; tho
 count of chunks, or of tokens heaped on their chunk's stamp, would take a burst of the network for a fast server.
 """
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Sequence
+
+import numpy as np
 
 from headway.core.clock import NS_PER_S
+from headway.lab.arrival_table import ArrivalTable, arrival_table
+from headway.lab.distribution import Floats, Ints
 from headway.lab.exchange import Exchange
-from headway.lab.tokens import arrivals
 
 
-def peak_rate(exchanges: Iterable[Exchange], window_ns: int = NS_PER_S) -> float | None:
+def peak_rate(exchanges: Sequence[Exchange], window_ns: int = NS_PER_S) -> float | None:
     """Return tokens per second in the busiest window, wherever it begins; None = no token came.
 
     A run shorter than the window has its tokens divided by the window: it did not keep any rate for so long.
     """
-    heaps: dict[int, int] = defaultdict(int)
-    slopes: dict[int, float] = defaultdict(float)
-    for exchange in exchanges:
-        _, came = arrivals(exchange)
-        for first in came[:1]:
-            heaps[first.at_ns] += first.num_tokens
-        for previous, arrival in pairwise(came):
-            slope = arrival.num_tokens / (arrival.at_ns - previous.at_ns)
-            slopes[previous.at_ns] += slope
-            slopes[arrival.at_ns] -= slope
-    if not heaps:
+    table = arrival_table(exchanges)
+    if not len(table.at_ns):
         return None
-    curve = _Cumulative(heaps, slopes)
-    most = max(
-        max(
-            curve.until(at_ns) - curve.before(at_ns - window_ns),
-            curve.until(at_ns + window_ns) - curve.before(at_ns),
-        )
-        for at_ns in curve.times
-    )
-    return most * NS_PER_S / window_ns
+    curve = TokensUntil(table)
+    times = curve.times
+    behind = curve.until(times) - curve.before(times - window_ns)
+    ahead = curve.until(times + window_ns) - curve.before(times)
+    return float(max(behind.max(), ahead.max())) * NS_PER_S / window_ns
 
 
-class _Cumulative:
-    """Tokens that came up to a time: straight between `times`, with steps where first chunks came."""
+class TokensUntil:
+    """Tokens that came up to a time: straight between `times`, with steps where first chunks came.
 
-    def __init__(self, heaps: dict[int, int], slopes: dict[int, float]) -> None:
-        self.times = sorted(heaps.keys() | slopes.keys())
-        self._totals: list[float] = []
-        self._slopes: list[float] = []
-        self._heaps = [heaps.get(at_ns, 0) for at_ns in self.times]
-        total = slope = 0.0
-        before_ns = self.times[0]
-        for at_ns, heap in zip(self.times, self._heaps, strict=True):
-            total += slope * (at_ns - before_ns) + heap
-            slope += slopes.get(at_ns, 0.0)
-            before_ns = at_ns
-            self._totals.append(total)
-            self._slopes.append(slope)
+    Not for an empty table.
+    """
 
-    def until(self, at_ns: int) -> float:
-        """Tokens that came at `at_ns` or before."""
-        i = bisect_right(self.times, at_ns) - 1
-        return self._totals[i] + self._slopes[i] * (at_ns - self.times[i]) if i >= 0 else 0.0
+    def __init__(self, table: ArrivalTable) -> None:
+        first = table.is_first
+        later = np.flatnonzero(~first)
+        slopes = table.num_tokens[later] / (table.at_ns[later] - table.at_ns[later - 1])
+        self.times, place = np.unique(table.at_ns, return_inverse=True)
+        size = len(self.times)
+        self._heaps = np.bincount(place[first], table.num_tokens[first], size)
+        changes = np.bincount(place[later - 1], slopes, size) - np.bincount(place[later], slopes, size)
+        self._slopes = np.cumsum(changes)
+        grown = self._slopes[:-1] * np.diff(self.times)
+        self._totals = np.cumsum(self._heaps + np.concatenate([[0.0], grown]))
 
-    def before(self, at_ns: int) -> float:
-        """Tokens that came before `at_ns`."""
-        i = bisect_left(self.times, at_ns)
-        is_time = i < len(self.times) and self.times[i] == at_ns
-        return self.until(at_ns) - (self._heaps[i] if is_time else 0)
+    def until(self, at_ns: Ints) -> Floats:
+        """Tokens that came at each of `at_ns` or before."""
+        place = np.searchsorted(self.times, at_ns, side="right") - 1
+        found = self._totals[place] + self._slopes[place] * (at_ns - self.times[place])
+        return np.where(place >= 0, found, 0.0)
+
+    def before(self, at_ns: Ints) -> Floats:
+        """Tokens that came before each of `at_ns`."""
+        place = np.minimum(np.searchsorted(self.times, at_ns), len(self.times) - 1)
+        return self.until(at_ns) - np.where(self.times[place] == at_ns, self._heaps[place], 0.0)

@@ -1,33 +1,46 @@
 """What a run's records add up to: the figures that a person reads and scripts rely on. Pure functions over exchanges.
 
-Durations are milliseconds here. Percentiles of every figure are told over the requests that succeeded, and again with
-failures as infinity, so that a server that refuses its slowest requests is no faster for it.
+Durations are milliseconds here.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from headway.core.clock import NS_PER_MS, NS_PER_S
+from headway.lab.arrival_table import arrival_table, interval_table
+from headway.lab.breakdown import (
+    ByCache,
+    Part,
+    by_cache,
+    by_cache_json,
+    by_label,
+    by_label_json,
+    by_turn,
+    by_turn_json,
+    prompt_tokens,
+)
+from headway.lab.concurrency import Crowd, InFlight, by_concurrency, by_concurrency_json
 from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
-from headway.lab.goodput import Goodput, failures, goodput, values
-from headway.lab.latency import due_ns, e2e_ns, intervals, lag_ns, tpot_ns, ttft_from_dispatch_ns, ttft_ns
+from headway.lab.figures import Figure, distribution_json, figure, figure_json, interval_json, rounded
+from headway.lab.goodput import Goodput, failures, goodput
+from headway.lab.latency import due_ns, e2e_ns, lag_ns, tpot_ns, ttft_from_dispatch_ns, ttft_ns
+from headway.lab.latency_model import (
+    DecodeModel,
+    PrefillModel,
+    decode_json,
+    decode_model,
+    prefill_json,
+    prefill_model,
+)
+from headway.lab.prompt_line import PromptLine, prompt_line
 from headway.lab.rates import peak_rate
 from headway.lab.slo import Slo
 from headway.lab.tokens import TokenSource, token_counts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One latency of a run, in milliseconds."""
-
-    successes: Distribution
-    all_requests: Distribution
-    """Failures are infinite."""
+from headway.lab.warm_up import WarmUp, find_warm_up, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +52,8 @@ class Summary:
     num_unsent_turns: int
     """Turns that would have followed one that failed: neither offered nor failed."""
     failures: Mapping[str, int]
+    warm_up: WarmUp
+    """What latencies leave out; counts, rates, lag and goodput leave out nothing."""
     ttft: Figure
     """From the intended start."""
     ttft_from_dispatch: Figure
@@ -59,10 +74,39 @@ class Summary:
     peak_tok_s: float | None
     goodput: Goodput | None
     """None = there is no SLO."""
+    prompt_tokens: Distribution
+    """Of requests that succeeded, as usage says; no samples = it does not."""
+    by_turn: Mapping[int, Part]
+    """Empty where no conversation goes on after its first turn."""
+    by_label: Mapping[str, Part]
+    """Empty where the workload has one part."""
+    by_cache: ByCache | None
+    """None = the server does not say what it had cached."""
+    by_concurrency: Sequence[Crowd]
+    """In rising order of requests in flight."""
+    prompt_line: PromptLine | None
+    """None = usage tells too few prompts, or they are all equally long."""
+    decode: DecodeModel | None
+    """What inter-token intervals follow; None = there are too few."""
+    prefill: PrefillModel | None
+    """What TTFT follows; None = there are too few requests."""
 
 
-def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unsent_turns: int = 0) -> Summary:
-    """Return the figures of a run's `exchanges`, in any order."""
+def summarise(
+    exchanges: Sequence[Exchange],
+    *,
+    slo: Slo | None = None,
+    num_unsent_turns: int = 0,
+    seek_warm_up: bool = True,
+) -> Summary:
+    """Return the figures of a run's `exchanges`, in any order.
+
+    `seek_warm_up` is for loads that were meant to be steady: stages, steps and traces change by design.
+    """
+    exchanges = sorted(exchanges, key=in_order)
+    warm_up = find_warm_up(exchanges) if seek_warm_up else WarmUp()
+    kept = [exchange for exchange in exchanges if warm_up.keeps(exchange)]
+    kept_ok = [exchange for exchange in kept if exchange.ok]
     ok = [exchange for exchange in exchanges if exchange.ok]
     counts = [token_counts(exchange) for exchange in ok]
     sources = {count.source for count in counts}
@@ -76,11 +120,12 @@ def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unse
         num_ok=len(ok),
         num_unsent_turns=num_unsent_turns,
         failures=failures(exchanges),
-        ttft=_figure(ttft_ns, exchanges),
-        ttft_from_dispatch=_figure(ttft_from_dispatch_ns, exchanges),
-        tpot=_figure(tpot_ns, exchanges),
-        e2e=_figure(e2e_ns, exchanges),
-        itl=_intervals(ok),
+        warm_up=warm_up,
+        ttft=figure(ttft_ns, kept),
+        ttft_from_dispatch=figure(ttft_from_dispatch_ns, kept),
+        tpot=figure(tpot_ns, kept),
+        e2e=figure(e2e_ns, kept),
+        itl=_intervals(kept_ok),
         lag=describe([lag_ns(exchange) / NS_PER_MS for exchange in exchanges]),
         token_source=sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
         duration_s=duration_ns / NS_PER_S,
@@ -89,23 +134,32 @@ def summarise(exchanges: Sequence[Exchange], *, slo: Slo | None = None, num_unse
         output_tok_s=num_tokens * NS_PER_S / duration_ns if duration_ns else None,
         peak_tok_s=peak_rate(ok),
         goodput=None if slo is None else goodput(slo, exchanges),
+        prompt_tokens=prompt_tokens(exchanges),
+        by_turn=by_turn(exchanges, warm_up),
+        by_label=by_label(exchanges, warm_up),
+        by_cache=by_cache(exchanges, warm_up),
+        by_concurrency=by_concurrency(exchanges, warm_up),
+        prompt_line=prompt_line(kept),
+        decode=decode_model(kept_ok, InFlight(exchanges)),
+        prefill=prefill_model(kept_ok),
     )
 
 
 def as_json(summary: Summary) -> dict[str, object]:
-    """Return the summary as JSON's types: null is what so few samples cannot tell, "inf" what failures made endless."""
+    """Return the summary as JSON's types, by the keys of docs/reference.md."""
     good = summary.goodput
     return {
         "offered": summary.num_offered,
         "ok": summary.num_ok,
         "unsent_turns": summary.num_unsent_turns,
         "errors": dict(summary.failures),
+        "warm_up": {"excluded": summary.warm_up.num_excluded, "steady": summary.warm_up.steady},
         "goodput": None if good is None else good.fraction,
-        "ttft_ms": _figure_json(summary.ttft),
-        "ttft_from_dispatch_ms": _figure_json(summary.ttft_from_dispatch),
+        "ttft_ms": figure_json(summary.ttft),
+        "ttft_from_dispatch_ms": figure_json(summary.ttft_from_dispatch),
         "itl_ms": distribution_json(summary.itl),
-        "tpot_ms": _figure_json(summary.tpot),
-        "e2e_ms": _figure_json(summary.e2e),
+        "tpot_ms": figure_json(summary.tpot),
+        "e2e_ms": figure_json(summary.e2e),
         "lag_ms": distribution_json(summary.lag),
         "tokens_by": summary.token_source,
         "duration_s": rounded(summary.duration_s),
@@ -115,53 +169,30 @@ def as_json(summary: Summary) -> dict[str, object]:
             "peak_tok_s": rounded(summary.peak_tok_s),
         },
         "output_tokens": summary.output_tokens,
+        "prompt_tokens": distribution_json(summary.prompt_tokens),
+        "by_turn": by_turn_json(summary.by_turn),
+        "by_label": by_label_json(summary.by_label),
+        "by_cache": by_cache_json(summary.by_cache),
+        "by_concurrency": by_concurrency_json(summary.by_concurrency),
+        "prompt_line": _line_json(summary.prompt_line),
+        "itl_model": decode_json(summary.decode),
+        "ttft_model": prefill_json(summary.prefill),
     }
 
 
-def distribution_json(found: Distribution) -> dict[str, object]:
-    """Return a distribution as JSON's types."""
-    return {
-        **{name: rounded(value) for name, value in found.percentiles.items()},
-        "mean": rounded(found.mean),
-        "std": rounded(found.std),
-        "n": found.n,
-        "ci95": {
-            name: None if interval is None else [rounded(end) for end in interval]
-            for name, interval in found.intervals.items()
-        },
-    }
-
-
-def _figure_json(figure: Figure) -> dict[str, object]:
-    with_failures = {name: rounded(value) for name, value in figure.all_requests.percentiles.items()}
-    return distribution_json(figure.successes) | {"with_failures": with_failures}
-
-
-def rounded(value: float | None) -> float | str | None:
-    """Return a figure as JSON's types, of six digits."""
-    if value is None:
+def _line_json(line: PromptLine | None) -> dict[str, object] | None:
+    if line is None:
         return None
-    return float(f"{value:.6g}") if math.isfinite(value) else "inf"
-
-
-def _figure(of: Callable[[Exchange], float | None], exchanges: Sequence[Exchange]) -> Figure:
-    found = values(of, exchanges)
-    return Figure(
-        successes=describe(np.asarray(found.successes) / NS_PER_MS, found.success_conversations),
-        all_requests=describe(np.asarray(found.all_requests) / NS_PER_MS, found.all_conversations),
-    )
+    return {
+        "base_ms": rounded(line.base_ms),
+        "ms_per_1k": rounded(line.ms_per_1k),
+        "ci95": interval_json(line.interval),
+        "n": line.n,
+    }
 
 
 def _intervals(ok: Sequence[Exchange]) -> Distribution:
-    each_ms: list[float] = []
-    times: list[int] = []
-    clusters: list[int] = []
-    for number, exchange in enumerate(ok):
-        for run in intervals(exchange).runs:
-            each_ms.append(run.each_ns / NS_PER_MS)
-            times.append(run.num_tokens)
-            clusters.append(number)
+    found = interval_table(arrival_table(ok))
     return describe(
-        np.repeat(np.asarray(each_ms, dtype=np.float64), times),
-        np.repeat(np.asarray(clusters, dtype=np.int64), times).tolist(),
+        np.repeat(found.each_ns / NS_PER_MS, found.num_tokens), np.repeat(found.request, found.num_tokens)
     )

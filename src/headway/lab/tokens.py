@@ -73,6 +73,8 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
     eight are told apart by their length. Where chunks outnumber tokens, the first gets one (it made the TTFT) and the
     rest go by weight.
     """
+    if total == len(weights):
+        return [1] * total
     weights = [max(1, weight) for weight in weights]
     if total < len(weights):
         return [1, *_proportional(total - 1, weights[1:])]

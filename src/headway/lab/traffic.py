@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
 from headway.core.clock import NS_PER_S
+from headway.core.errors import ConfigError
 from headway.lab.arrival_grammar import Arrival, parse_arrival
-from headway.lab.arrivals import Closed, Open, offsets_ns
+from headway.lab.arrivals import Closed, ClosedSteps, Open, offsets_ns
 from headway.lab.chat_body import chat_body
 from headway.lab.code_corpus import CodeCorpus, standard_library
 from headway.lab.ladder_rules import LadderRules
@@ -97,7 +98,7 @@ class Traffic:
             made = conversations(workload, corpus, sizes)
         else:
             made = trace_conversations(self.trace, corpus, sizes)
-        if not isinstance(self.load, LadderRules):  # each of its steps takes what it needs
+        if not isinstance(self.load, LadderRules | ClosedSteps):  # each of their steps takes what it needs
             made = up_to(self.num_requests, made)
         return islice(made, index, None, count)
 
@@ -121,9 +122,17 @@ class Traffic:
         if turns is None:
             return self.num_requests  # or as many more as the last conversation has turns left
         ends = [] if self.num_requests is None else [math.ceil(self.num_requests / turns)]
-        if not isinstance(self.load, Closed):
+        if not isinstance(self.load, Closed | ClosedSteps):
             ends.append(len(self.offsets_ns()))
-        return min(ends) * turns if ends else None
+        num_steps = len(self.load.steps) if isinstance(self.load, ClosedSteps) else 1
+        return min(ends) * turns * num_steps if ends else None
+
+    @property
+    def step_conversations(self) -> int | None:
+        """How many conversations a closed load, or each step of one, has at most; None: its duration ends it."""
+        if self.num_requests is None or not isinstance(self.load, ClosedSteps):
+            return self.num_requests  # of which `conversations` ends with the last request
+        return math.ceil(self.num_requests / (num_turns(parse_workload(self.options.workload)) or 1))
 
     def num_processes(self) -> int:
         """Return how many client processes send it: what is asked for, else no more than its rate or users take.
@@ -132,6 +141,10 @@ class Traffic:
         better off alone: its loop is awake more of the time.
         """
         load, asked = self.load, self.options.num_processes
+        if isinstance(load, ClosedSteps):
+            users = [step.num_users for step in load.steps]
+            enough = min(math.ceil(max(users) / USERS_PER_PROCESS), len(os.sched_getaffinity(0)))
+            return min(asked or enough, *users)
         if asked is not None:  # a process without a user would keep its share of the conversations
             return min(asked, load.num_users) if isinstance(load, Closed) else asked
         if isinstance(load, Closed):
@@ -158,7 +171,11 @@ def plan_traffic(options: RunOptions) -> Traffic:
     facts = None if trace is None else trace_facts(trace)
     load = None if options.arrival is None and trace else parse_arrival(options.arrival or "closed:1")
     num_requests = options.num_requests
-    endless = isinstance(load, Closed) or (isinstance(load, Open) and load.endless)
+    if trace is not None and isinstance(load, ClosedSteps):
+        raise ConfigError(
+            "The first step would ask all of a trace: write one number of users, as in closed:4."
+        )
+    endless = isinstance(load, Closed | ClosedSteps) or (isinstance(load, Open) and load.endless)
     if num_requests is None and options.duration_ns is None and endless:
         num_requests = _num_planned(workload, trace)
     if trace is not None:
