@@ -144,7 +144,7 @@ def test_a_ladder_shows_latency_against_rate() -> None:
     assert traces["not kept beyond doubt"]["x"] == [20, 30, 40]
     assert traces["not kept beyond doubt"]["marker"]["symbol"] == ["circle", "circle", "triangle-up"]
     assert traces["limit: 100 ms"]["y"] == [100, 100]
-    assert "1 of 5 steps are not drawn" in section.text[1]
+    assert "1 of 5 steps are not drawn" in section.text[0]
     assert section.plot is not None
     assert plotly.graph_objects.Figure(data=section.plot.traces, layout=section.plot.layout).data
     # The figures are those of the last step, and so are the distributions.

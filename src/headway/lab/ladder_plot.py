@@ -23,7 +23,7 @@ def ladder_section(result: RunResult) -> Section | None:
         num_endless = len(ladder.steps) - len(drawn)
         text += f" {num_endless} of {len(ladder.steps)} steps are not drawn: more than 5 % were not answered."
     if not drawn:
-        return Section(heading=heading, text=(ladder.sentence(), "No step has a P95 to plot."))
+        return Section(heading=heading, text=("No step has a P95 to plot.",))
     kept = [step for step in drawn if step.measured.slo_kept and step.measured.p95_high_ms <= ladder.limit_ms]
     others = [step for step in drawn if step not in kept]
     rates = [step.measured.rate for step in drawn]
@@ -47,7 +47,7 @@ def ladder_section(result: RunResult) -> Section | None:
     layout = {"xaxis": axis("requests/s"), "yaxis": axis("P95 of TTFT, ms", rangemode="tozero")}
     return Section(
         heading=heading,
-        text=(ladder.sentence(), text),
+        text=(text,),
         plot=Plot(traces=tuple(traces), layout=layout, height_px=380),
     )
 
