@@ -33,6 +33,11 @@ def test_no_line_goes_through_too_little() -> None:
     assert robust_line([3.0] * 50, range(50)) is None
 
 
+def test_a_slope_without_an_interval_is_not_told() -> None:
+    """Kendall's variance, of which the interval is made, falls below zero where ties are many on both sides."""
+    assert robust_line([1.0, 400.0] * 20, [5.0] * 40) is None
+
+
 def test_what_is_no_point_is_refused() -> None:
     with pytest.raises(ValueError, match="1 x, but 2 y"):
         robust_line([1.0], [1.0, 2.0])

@@ -226,7 +226,9 @@ class TestScenario7:
             (None, answer(0, 0)),
             *itertools.chain(*((each, (None, answer(0, 0))) for each in self.SCRIPTS)),
         ]
-        async with listening(lambda number, _: scripts[number][1]) as (_, endpoint):
+        # A kept connection that is closed without a byte may have been closed before: it is asked once more on a new one.
+        replies = [reply for label, reply in scripts for _ in range(2 if label == "connection" else 1)]
+        async with listening(lambda number, _: replies[number]) as (_, endpoint):
             with Client(endpoint, Patience(silence_s=0.05)) as client:
                 driver = Driver(client, body)
                 await driver.closed(1, talks(), num_conversations=len(scripts))

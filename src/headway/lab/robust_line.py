@@ -1,5 +1,6 @@
 """A straight line through points of which some lie anywhere: Theil's and Sen's. A pure function."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,8 @@ class Line:
 def robust_line(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Line | None:
     """Return the line by Theil and Sen: medians of slopes between pairs, which a tenth of stalled requests does not move.
 
-    None with fewer than `LEAST_SAMPLES` points, or if all have one x. Raises ValueError for unequal numbers of x and y, or
+    None with fewer than `LEAST_SAMPLES` points, or if all have one x, or if ties are so many that the slope has no
+    interval. Raises ValueError for unequal numbers of x and y, or
     what is not finite.
     """
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -41,7 +43,10 @@ def robust_line(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> Lin
         xs, ys = xs[drawn], ys[drawn]
     if len(xs) < LEAST_SAMPLES or xs.min() == xs.max():
         return None
-    line = stats.theilslopes(ys, xs, CONFIDENCE, method="joint")
+    with np.errstate(invalid="ignore"):
+        line = stats.theilslopes(ys, xs, CONFIDENCE, method="joint")
+    if not math.isfinite(line.low_slope + line.high_slope):
+        return None
     return Line(
         base=float(line.intercept),
         slope=float(line.slope),
