@@ -25,6 +25,7 @@ from headway.lab.raw_columns import SCHEMA, to_exchanges, to_table
 from headway.lab.raw_file import SCHEMA_NAME, read_raw, write_raw
 from headway.lab.run_options import RunOptions
 from headway.lab.slo import Slo
+from headway.lab.warm_up import WarmUp
 from support.lab_runs import answered, run_of
 from support.scripted_stream import play
 
@@ -150,6 +151,16 @@ def test_of_a_ladder_each_request_has_its_step(tmp_path: Path) -> None:
     assert read_raw(path).steps == (1, 1, 2)
     write_raw(path, run)
     assert read_raw(path).steps == (None, None, None)
+
+
+def test_what_was_left_out_as_warm_up_is_marked(tmp_path: Path) -> None:
+    run, path = result(), tmp_path / "run.parquet"
+    warm_up = WarmUp(num_excluded=1, steady=True, from_ns=1)
+    assert [warm_up.keeps(exchange) for exchange in run.exchanges] == [False] * 3
+    write_raw(path, replace(run, summary=replace(run.summary, warm_up=warm_up)))
+    assert read_raw(path).warm_up == (True, True, True)
+    write_raw(path, run)
+    assert read_raw(path).warm_up == (False, False, False)
 
 
 def test_a_query_finds_the_figures_beside_the_records(tmp_path: Path) -> None:

@@ -15,13 +15,18 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headway.core.clock import NS_PER_MS
-from headway.lab.distribution import CONFIDENCE, RESAMPLES, Floats, Interval, order_interval, percentile
+from headway.lab.distribution import (
+    CONFIDENCE,
+    LEAST_CLUSTERS,
+    RESAMPLES,
+    Floats,
+    Interval,
+    order_interval,
+    percentile,
+)
 from headway.lab.exchange import Exchange
 from headway.lab.goodput import values
 from headway.lab.latency import e2e_ns, intervals, tpot_ns, ttft_ns
-
-LEAST_CONVERSATIONS: Final = 6
-"""With fewer, draws of them know too little of what others would have been; a median's order statistics need as many."""
 
 Unit = Literal["ms", "tokens/s", "share"]
 
@@ -92,7 +97,7 @@ def latency_estimates(exchanges: Sequence[Exchange], seed: int = 0) -> dict[str,
     drawn = {
         key: np.empty(RESAMPLES)
         for key, (sample, share) in figures.items()
-        if num >= LEAST_CONVERSATIONS and (share is None or order_interval(sample.ordered, share) is not None)
+        if num >= LEAST_CLUSTERS and (share is None or order_interval(sample.ordered, share) is not None)
     }
     for i in range(RESAMPLES if drawn else 0):
         times = np.bincount(rng.integers(num, size=num), minlength=num)

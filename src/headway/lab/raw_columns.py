@@ -68,15 +68,22 @@ _COLUMNS: Final[tuple[tuple[pa.Field, Read], ...]] = (
     (pa.field("output_tokens", pa.int64(), nullable=False), lambda exchange: token_counts(exchange).total),
 )
 
+_WARM_UP: Final = pa.field("warm_up", pa.bool_(), nullable=False)
 _STEP: Final = pa.field("step", pa.int64())
-SCHEMA: Final = pa.schema([*(field for field, _ in _COLUMNS), _STEP])
+SCHEMA: Final = pa.schema([*(field for field, _ in _COLUMNS), _WARM_UP, _STEP])
 
 
-def to_table(exchanges: Sequence[Exchange], steps: Sequence[int] | None = None) -> pa.Table:
-    """Return a row for each exchange, in their order; `steps`: which step of a ladder each is of, from 1."""
+def to_table(
+    exchanges: Sequence[Exchange], warm_up: Sequence[bool] | None = None, steps: Sequence[int] | None = None
+) -> pa.Table:
+    """Return a row for each exchange, in their order.
+
+    `warm_up`: which of them latencies are not of, none by default; `steps`: which step of a ladder each is of, from 1.
+    """
     columns = [
         pa.array([read(exchange) for exchange in exchanges], type=field.type) for field, read in _COLUMNS
     ]
+    columns.append(pa.array([False] * len(exchanges) if warm_up is None else warm_up, type=_WARM_UP.type))
     columns.append(pa.array([None] * len(exchanges) if steps is None else steps, type=_STEP.type))
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 

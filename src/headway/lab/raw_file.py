@@ -47,6 +47,8 @@ class SavedRun:
     summary: Mapping[str, Any]
     """As `headway bench --json` printed it; written from Python by default without what was asked."""
     exchanges: tuple[Exchange, ...]
+    warm_up: tuple[bool, ...]
+    """Which exchanges were left out of latencies as warm-up."""
     steps: tuple[int | None, ...]
     """Which step of a ladder each exchange is of, from 1; None without a ladder."""
 
@@ -87,7 +89,10 @@ def write_raw(path: str | Path, result: RunResult, summary_json: Mapping[str, ob
     summary = as_json(result.summary) if summary_json is None else summary_json
     ladder = () if result.ladder is None else result.ladder.steps
     steps = [number for number, step in enumerate(ladder, 1) for _ in step.exchanges]
-    table = to_table(result.exchanges, None if result.ladder is None else steps).replace_schema_metadata(
+    warm_up = [not result.summary.warm_up.keeps(exchange) for exchange in result.exchanges]
+    table = to_table(
+        result.exchanges, warm_up, None if result.ladder is None else steps
+    ).replace_schema_metadata(
         {
             _SCHEMA_KEY: SCHEMA_NAME.encode(),
             # The standard library's, as --json prints: a file's name may hold what is no Unicode.
@@ -126,6 +131,7 @@ def read_raw(path: str | Path) -> SavedRun:
         **{field: getattr(about, field) for field in about.__struct_fields__},
         summary=summary,
         exchanges=exchanges,
+        warm_up=tuple(table.column("warm_up").to_pylist()),
         steps=tuple(table.column("step").to_pylist()),
     )
 

@@ -140,6 +140,7 @@ def _of_records(path: str, name: str, run: SavedRun, seed: int) -> Recorded:
         raise ConfigError(f"{path} is damaged: {error}.") from error
     _refuse_ladder(path, any(step is not None for step in run.steps))
     where = asked.endpoint
+    kept = [exchange for exchange, left_out in zip(run.exchanges, run.warm_up, strict=True) if not left_out]
     estimates = _shares(summary, len({exchange.conversation for exchange in run.exchanges}))
     return Recorded(
         path=path,
@@ -162,7 +163,7 @@ def _of_records(path: str, name: str, run: SavedRun, seed: int) -> Recorded:
         ),
         started_at=run.started_at,
         slo_ms=None if asked.slo is None else limits_ms(Slo(**asked.slo)),
-        estimates=latency_estimates(run.exchanges, seed) | estimates,
+        estimates=latency_estimates(kept, seed) | estimates,
         has_records=True,
     )
 
