@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from typing import TextIO
 
 from headway.cli.live_screen import LiveScreen, is_possible
 from headway.cli.table import aligned
@@ -16,7 +17,8 @@ def run(*, as_json: bool) -> int:
     """Measure the client and print what was found; return 1 if it is not to be believed here."""
     import uvloop
 
-    found = uvloop.run(_watched())
+    with open(os.devnull, "w") as nowhere:
+        found = uvloop.run(_watched(None if is_possible() else nowhere))
     if as_json:
         print(json.dumps(_json(found), indent=2))
     else:
@@ -24,11 +26,10 @@ def run(*, as_json: bool) -> int:
     return 0 if found.passed else _FAILED
 
 
-async def _watched() -> SelfTest:
-    """Measure the client as it measures: with the live table, which is drawn into nothing where there is no terminal."""
-    with open(os.devnull, "w") as nowhere:
-        with LiveScreen("the client itself", terminal=None if is_possible() else nowhere) as screen:
-            return await self_test(screen.see)
+async def _watched(terminal: TextIO | None) -> SelfTest:
+    """Measure the client as it measures: with the live table, on standard error or on what is given."""
+    with LiveScreen("the client itself", terminal) as screen:
+        return await self_test(screen.see)
 
 
 def _json(found: SelfTest) -> dict[str, object]:

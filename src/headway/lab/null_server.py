@@ -21,6 +21,9 @@ import uvloop
 from headway.core.clock import NS_PER_MS
 from headway.lab.pacer import Pacer
 
+STAMP_DIGITS = 19
+"""Of a stamped token's text: when it was written, in ns of the monotonic clock, which all processes of a machine share."""
+
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
@@ -32,6 +35,8 @@ class Schedule:
     ttft_ns: int
     itl_ns: int
     num_tokens: int
+    stamped: bool = False
+    """A token says when it was written, so that what the server itself was late by is known."""
 
     def due_ns(self, token: int) -> int:
         """Return when a token, counted from zero, is due."""
@@ -50,6 +55,8 @@ def _delta(**fields: object) -> bytes:
 
 _ROLE = _delta(role="assistant", content="")
 _TOKEN = _delta(content=" x")
+_STAMP = "0" * STAMP_DIGITS
+_STAMPED = _delta(content=_STAMP).split(_STAMP.encode())
 
 
 class NullServer:
@@ -113,11 +120,13 @@ class _NullProtocol(asyncio.Protocol):
     def _send(self, start_ns: int, token: int) -> None:
         if self._transport is None:  # the client has left
             return
-        if token + 1 < self._server.schedule.num_tokens:
-            self._transport.write(_TOKEN)
+        schedule = self._server.schedule
+        text = (b"%019d" % self._server.clock_ns()).join(_STAMPED) if schedule.stamped else _TOKEN
+        if token + 1 < schedule.num_tokens:
+            self._transport.write(text)
             self._plan(start_ns, token + 1)
         else:
-            self._transport.write(_TOKEN + self._server.tail)
+            self._transport.write(text + self._server.tail)
 
 
 async def serve(schedule: Schedule, port: int) -> None:
@@ -143,6 +152,7 @@ def main() -> None:
     parser.add_argument("--ttft-ms", type=float, default=20.0)
     parser.add_argument("--itl-ms", type=float, default=20.0)
     parser.add_argument("--tokens", type=int, default=100, help="of every answer, at least one")
+    parser.add_argument("--stamped", action="store_true", help="each token's text is when it was written")
     parser.add_argument("--port", type=int, default=0, help="default: a free one")
     args = parser.parse_args()
     if args.tokens < 1 or min(args.ttft_ms, args.itl_ms) < 0:
@@ -151,6 +161,7 @@ def main() -> None:
         ttft_ns=round(args.ttft_ms * NS_PER_MS),
         itl_ns=round(args.itl_ms * NS_PER_MS),
         num_tokens=args.tokens,
+        stamped=args.stamped,
     )
     uvloop.run(serve(schedule, args.port))
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headway.lab.exchange import Exchange
-from headway.lab.latency import e2e_ns, intervals, lag_ns, ttft_ns
+from headway.lab.latency import e2e_ns, lag_ns, ttft_ns
 from headway.lab.tokens import token_counts
 
 
@@ -30,7 +30,10 @@ class Sample:
     @staticmethod
     def of(exchange: Exchange) -> "Sample":
         """Return what a record says."""
-        between = intervals(exchange)
+        counts = token_counts(exchange).counts
+        events = exchange.text_events
+        num_first = sum(n for event, n in zip(events, counts, strict=True) if event.at_ns == events[0].at_ns)
+        num_intervals = sum(counts) - num_first
         failure = exchange.answer.failure
         return Sample(
             failure=None if failure is None else failure.label,
@@ -38,7 +41,7 @@ class Sample:
             lag_ns=lag_ns(exchange),
             ttft_ns=ttft_ns(exchange),
             e2e_ns=e2e_ns(exchange),
-            itl_ns=between.mean_ns,
-            num_intervals=sum(run.num_tokens for run in between.runs),
-            output_tokens=token_counts(exchange).total,
+            itl_ns=(events[-1].at_ns - events[0].at_ns) / num_intervals if num_intervals else None,
+            num_intervals=num_intervals,
+            output_tokens=sum(counts),
         )

@@ -1,8 +1,4 @@
-"""Keeps what comes back for one request as it comes, and reads it into an answer once it is over.
-
-While a stream runs only bytes are cut into events and stamped: JSON is parsed afterwards, so that reading one answer does
-not delay the stamps of another. Knows no sockets: the client says what happened and when.
-"""
+"""Reads what came back for one request, read by read, into an answer. Knows no sockets: the client says what came when."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -11,7 +7,7 @@ from typing import Final, Literal
 
 from headway.lab.deltas import TEXT_KINDS, Delta, TokenUsage, error_message, read_delta
 from headway.lab.exchange import Answer, Failure, StreamEvent
-from headway.lab.sse import MAX_EVENT_BYTES, EventTooLarge, SseEvent, SseReader
+from headway.lab.sse import MAX_EVENT_BYTES, EventTooLarge, SseReader
 
 Ending = Literal["complete", "closed", "silence", "no_http"]
 """How the connection ended it: the HTTP message was complete; the peer closed or reset; the client's patience ended; what
@@ -28,7 +24,7 @@ class Transcript:
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._reader = SseReader(max_event_bytes)
-        self._stamped: list[tuple[int, SseEvent]] = []
+        self._deltas: list[tuple[int, Delta]] = []
         self._status: int | None = None
         self._retry_after: str | None = None
         self._refusal = b""
@@ -52,7 +48,7 @@ class Transcript:
             except EventTooLarge as error:
                 self._too_large = str(error)
                 events = error.events
-            self._stamped += [(now_ns, event) for event in events]
+            self._deltas += [(now_ns, read_delta(event)) for event in events]
 
     def answer(self, ending: Ending, count_tokens: CountTokens | None = None) -> Answer:
         """Read what came; called once, at the end. `count_tokens`: counts a text's tokens where the server's usage is
@@ -62,11 +58,11 @@ class Transcript:
             return Answer(failure=_no_status(ending))
         if self._status != HTTPStatus.OK:
             return Answer(failure=self._refused(self._status))
-        deltas = [(at_ns, read_delta(event)) for at_ns, event in self._stamped]
+        deltas = self._deltas
         if self._too_large is None:
             last = [read_delta(event) for event in self._reader.finish()]
             # Cut off within its text, it is no garbage: the stream was closed.
-            deltas += [(self._last_ns, delta) for delta in last if delta.kind != "garbage"]
+            deltas = deltas + [(self._last_ns, delta) for delta in last if delta.kind != "garbage"]
         deltas = _until_done(deltas)
         usages = [delta.usage for _, delta in deltas if delta.usage is not None]
         reasons = [delta.finish_reason for _, delta in deltas if delta.finish_reason is not None]
@@ -106,7 +102,7 @@ class Transcript:
     def _unfinished(self, ending: Ending) -> Failure:
         if ending == "silence":
             return Failure(kind="silence", message="nothing came for as long as the client waits")
-        if ending == "no_http" or (ending == "complete" and self._num_bytes and not self._stamped):
+        if ending == "no_http" or (ending == "complete" and self._num_bytes and not self._deltas):
             return Failure(kind="garbage", message="the body is no event stream")
         return Failure(kind="closed", message="the stream stopped without a finish_reason or [DONE]")
 
