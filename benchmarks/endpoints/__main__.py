@@ -13,7 +13,7 @@ from typing import Any
 
 from endpoints.cells import OUTPUT_TOKENS, Cell, find_cells
 from endpoints.prepare import ensure_models, fetch_tcmalloc, model_files
-from endpoints.process import ServerFailed
+from endpoints.process import ServerFailed, leave_on_sigterm
 from endpoints.render import BEGIN, END, render
 from endpoints.rounds import Plan, take_rounds
 from endpoints.servers import SERVERS, Files, Server, headway, llama_server, vllm
@@ -57,6 +57,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    leave_on_sigterm()
     args = parse_arguments()
     steps = args.steps or STEPS
     if unknown := set(steps) - set(STEPS):

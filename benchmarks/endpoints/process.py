@@ -29,6 +29,11 @@ class ServerFailed(Exception):
     """A server did not start or answer; the message names its log."""
 
 
+def leave_on_sigterm() -> None:
+    """Let the signal to stop end the server that runs, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 @contextmanager
 def running(server: Server, log: Path) -> Iterator[int]:
     """Start a server and yield its port once it serves; end it. Raises ServerFailed."""

@@ -25,7 +25,7 @@ from endpoints.__main__ import describe
 from endpoints.cells import OUTPUT_TOKENS, Cell, rotated
 from endpoints.client import BenchFailed, measure
 from endpoints.prepare import model_files
-from endpoints.process import ServerFailed, running
+from endpoints.process import ServerFailed, leave_on_sigterm, running
 from endpoints.servers import MODEL_NAME, TITLES
 from headway.cli.options import positive
 from headway.lab.code_corpus import CodeCorpus, standard_library
@@ -212,6 +212,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="results file (default: today's); --render reads it")
     parser.add_argument("--render", action="store_true", help="measure nothing, write the table of --out")
     args = parser.parse_args()
+    leave_on_sigterm()
     date = time.strftime("%Y-%m-%d")
     path = (args.out or RESULTS / f"{date}-public-tool.json").resolve()
     if not args.render:
