@@ -39,9 +39,7 @@ def parse_arguments() -> argparse.Namespace:
         "--workloads", help="light, medium, multi-turn, mixed, separated by commas (default: all)"
     )
     parser.add_argument("--rounds", type=positive, default=3, help="default: %(default)s")
-    parser.add_argument(
-        "--requests", type=positive, metavar="N", help="conversations a cell at most, to try it"
-    )
+    parser.add_argument("--requests", type=positive, metavar="N", help="requests a cell at most, to try it")
     parser.add_argument(
         "--threads", type=positive, default=len(os.sched_getaffinity(0)), help="default: all CPUs"
     )

@@ -14,7 +14,10 @@ MIXED = "mixed:light=0.5,medium=0.3,multi-turn=0.2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One run of `headway bench`. `requests` are conversations; `turn` is the one whose latency is told, None: all."""
+    """One run of `headway bench`: conversations begin until there are so many `requests`.
+
+    `turn` is the one whose latency is told, None: all.
+    """
 
     workload: str
     arrival: str
@@ -41,13 +44,15 @@ def _cells(workload: str, sizes: Sequence[tuple[str, int]], turn: int | None = N
 CELLS = (
     *_cells("light", (("closed:1", 8), ("closed:4", 16), ("closed:8", 24), ("poisson:2", 16))),
     *_cells("medium", (("closed:1", 2), ("closed:4", 4), ("closed:8", 8), ("poisson:0.15", 3))),
-    *_cells("multi-turn", (("closed:1", 1), ("closed:4", 4), ("closed:8", 8), ("poisson:0.15", 3)), turn=5),
-    *_cells(MIXED, (("closed:1", 4), ("closed:4", 6), ("closed:8", 8), ("poisson:0.3", 5))),
+    *_cells(
+        "multi-turn", (("closed:1", 5), ("closed:4", 20), ("closed:8", 40), ("poisson:0.15", 15)), turn=5
+    ),
+    *_cells(MIXED, (("closed:1", 7), ("closed:4", 12), ("closed:8", 16), ("poisson:0.3", 9))),
 )
 
 
 def at_most(cell: Cell, requests: int | None) -> Cell:
-    """Return the cell with no more conversations than `requests`."""
+    """Return the cell with no more than `requests`, but for the turns that a conversation has left."""
     return cell if requests is None else replace(cell, requests=min(cell.requests, requests))
 
 
