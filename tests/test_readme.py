@@ -32,7 +32,9 @@ def block(language: str, mark: str) -> str:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     folder = tmp_path_factory.mktemp("readme")
-    with real_server(resolve_model("smollm2"), folder, "--served-name", "smollm2") as server:
+    with real_server(
+        resolve_model("smollm2"), folder, "--served-name", "smollm2", "--kv-memory", "128M"
+    ) as server:
         yield server
 
 
@@ -60,3 +62,19 @@ def test_openai_package(server: RealServer) -> None:
 
 def test_the_line_that_serve_prints_is_the_one_in_the_readme(server: RealServer) -> None:
     assert server.stdout.replace(server.url, ADDRESS).strip() == block("text", "Headway serves").strip()
+
+
+def test_bench(server: RealServer, tmp_path: Path) -> None:
+    line = next(line for line in block("sh", "headway bench").splitlines() if "headway bench" in line)
+    command = line.replace(".venv/bin/headway", f"{sys.executable} -m headway.cli.main").replace(
+        "run.html", f"{tmp_path}/run.html"
+    )
+    told = run(server, *command.split())
+    assert "20 answered" in told
+    assert "fifth" in told or re.search(r"^5 ", told, re.MULTILINE)
+    assert (tmp_path / "run.html").stat().st_size > 1_000_000
+
+
+def test_the_lab_from_python(server: RealServer) -> None:
+    code = block("python", "headway.lab.run").replace(ADDRESS, server.url)
+    assert re.fullmatch(r"[0-9.]+ ms\n", run(server, sys.executable, "-c", code))

@@ -156,6 +156,41 @@ async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write(data)
 
 
+async def test_users_who_are_refused_wait_longer_each_time() -> None:
+    async with answering(lambda writer, _: _write(writer, whole("503 Service Unavailable"))) as target:
+        with Client(target) as client:
+            driver = Driver(client, body)
+            await driver.closed(1, talks(), duration_ns=300 * MS)
+    # 10, 20, 40, 80, 160 ms apart
+    assert 2 <= len(driver.offered.exchanges) <= 6
+
+
+async def test_a_load_ends_where_nothing_more_can_be_made() -> None:
+    def few() -> Iterator[Conversation]:
+        yield from itertools.islice(talks(), 5)
+        raise ConfigError("The code is used up.")
+
+    async with answering(lambda writer, _: _write(writer, stream("a"))) as target:
+        with Client(target) as client:
+            driver = Driver(client, body)
+            await driver.closed(2, few(), num_conversations=9)
+    assert driver.offered.ended_early == "The code is used up."
+    assert len(driver.offered.exchanges) == 5
+
+
+async def test_a_server_that_closes_new_connections_at_once_is_a_failure_and_no_error() -> None:
+    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        with Client(endpoint(server.sockets[0].getsockname()[1])) as client:
+            driver = Driver(client, body)
+            await driver.open([0] * 40, talks())
+    assert {each.answer.failure and each.answer.failure.label for each in driver.offered.exchanges} == {
+        "connection"
+    }
+
+
 async def test_a_conversation_goes_on_with_the_answers_it_got() -> None:
     asked: list[object] = []
 
@@ -176,7 +211,7 @@ async def test_a_conversation_goes_on_with_the_answers_it_got() -> None:
         {"role": "user", "content": "question 0.3"},
     ]
     first, second, _ = driver.offered.exchanges
-    assert second.stamps.intended_ns == first.stamps.ended_ns
+    assert first.stamps.ended_ns <= second.stamps.intended_ns <= second.stamps.dispatched_ns
 
 
 async def test_failures_are_kept_by_kind_and_end_their_conversation() -> None:
@@ -284,9 +319,9 @@ async def test_a_cancelled_load_leaves_what_was_over() -> None:
     assert driver.offered.num_running == 0
 
 
-async def test_conversations_that_cannot_be_made_end_the_load_with_their_own_error() -> None:
+async def test_a_load_that_cannot_begin_ends_with_the_error_of_what_could_not_be_made() -> None:
     def exhausted() -> Iterator[Conversation]:
-        yield from itertools.islice(talks(), 2)
+        yield from itertools.islice(talks(), 1)
         raise ConfigError("The code is used up.")
 
     async with answering(lambda writer, _: _write(writer, stream("a"))) as target:

@@ -45,6 +45,7 @@ class Queue:
     def __init__(self, mean_ms: float, *, lag_above: float = math.inf) -> None:
         self.see: Callable[[Sample], None] = lambda _: None
         self.num_probes = 0
+        self.alive = True
         self._mean_ns = mean_ms * MS
         self._lag_above = lag_above
         self._random = Random("queue")
@@ -74,7 +75,7 @@ class Queue:
     ) -> Offered:
         assert (num_users, num_conversations, duration_ns) == (1, 1, None)
         self.num_probes += 1
-        return Offered()
+        return Offered(exchanges=[exchange(0, MS, ok=self.alive)])
 
     def stop(self) -> None:
         self._stopped = True
@@ -136,6 +137,40 @@ async def test_a_client_that_cannot_keep_up_is_no_measurement() -> None:
     assert found.finding is None
     assert "client itself" in found.sentence()
     assert [step.measured.rate for step in found.steps[-2:]] == [110.0, 110.0]
+
+
+async def test_a_step_that_was_late_is_in_no_figure() -> None:
+    found = await climb(Queue(0.1, lag_above=100.0))
+    late = [step for step in found.steps if step.client_late]
+    assert len(late) == 2
+    assert all(step.lag_p99_ns > 10 * MS for step in late)
+
+
+async def test_a_server_that_answers_no_more_ends_it() -> None:
+    server = Queue(20.0)
+    server.alive = False
+    found = await climb(server, start_rate=500.0)
+    assert len(found.steps) == 1
+    assert found.finding is None
+    assert "did not answer" in found.sentence()
+
+
+async def test_conversations_of_several_turns_are_counted_by_their_requests() -> None:
+    """Each offset is one conversation of ten requests: as many may be late as the P95 of all of them allows."""
+    sooner = LadderClimb(LadderRules(start_rate=500.0), None, seed=1, step_ns=30 * S, lag_limit_ns=10 * MS)
+    later = LadderClimb(
+        LadderRules(start_rate=500.0), None, seed=1, step_ns=30 * S, lag_limit_ns=10 * MS, turns=10
+    )
+    never = LadderClimb(
+        LadderRules(start_rate=500.0), None, seed=1, step_ns=30 * S, lag_limit_ns=10 * MS, turns=None
+    )
+    lengths = []
+    for ladder in (sooner, later, never):
+        server = Queue(20.0)
+        server.see = ladder.see
+        server.alive = False  # after the first step
+        lengths.append(len((await ladder.climb(server)).steps[0].exchanges))
+    assert lengths[0] < lengths[1] < lengths[2]
 
 
 async def test_other_limits_of_the_slo_count_too() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from headway.core.errors import ConfigError, InternalError
+from headway.core.errors import InternalError
 from headway.lab.endpoint import Endpoint
 from headway.lab.measurement import RunResult, measure
 from headway.lab.model_list import ServedModel
@@ -137,8 +137,9 @@ async def test_what_a_process_cannot_do_is_told() -> None:
     async with recording(
         workload="context:64k", arrival="closed:2", num_requests=10_000, output_tokens=1, num_processes=2
     ) as server:
-        with pytest.raises(ConfigError, match="code"):
-            await measure(server.options)
+        found = await measure(server.options)
+    assert "code" in (found.ended_early or "")
+    assert found.summary.num_ok >= 1
 
 
 async def test_a_process_that_dies_ends_the_run() -> None:

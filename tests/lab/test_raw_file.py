@@ -143,6 +143,7 @@ def test_of_a_ladder_each_request_has_its_step(tmp_path: Path) -> None:
             start_ns=0,
             lag_p99_ns=0,
             num_unsent_turns=0,
+            client_late=False,
         )
         for part in (run.exchanges[:2], run.exchanges[2:])
     )

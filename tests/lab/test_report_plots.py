@@ -18,6 +18,7 @@ from headway.lab.measurement import RunResult
 from headway.lab.plotly_form import plain
 from headway.lab.report_section import Section
 from headway.lab.report_words import overview_section
+from headway.lab.summary import summarise
 from headway.lab.waterfall import MOST_ROWS, Part, parts, waterfall_section
 from support.lab_runs import answered, failed, result_of, usual_run
 
@@ -121,7 +122,13 @@ def step(
         rate=rate, p95_ms=p95_ms, p95_low_ms=min(p95_ms, 50), p95_high_ms=high_ms, slo_kept=slo_kept
     )
     return LadderStep(
-        measured=measured, exchanges=exchanges, num_cut=0, start_ns=0, lag_p99_ns=0, num_unsent_turns=0
+        measured=measured,
+        exchanges=exchanges,
+        num_cut=0,
+        start_ns=0,
+        lag_p99_ns=0,
+        num_unsent_turns=0,
+        client_late=False,
     )
 
 
@@ -135,7 +142,8 @@ def test_a_ladder_shows_latency_against_rate() -> None:
         step(50, math.inf, math.inf, answered(ttft_ms=60), failed()),
     )
     ladder = LadderRun(steps=steps, finding=None, limit_ms=100)
-    result = replace(usual_run(), ladder=ladder)
+    summary = summarise(steps[-1].exchanges, seek_warm_up=False)
+    result = replace(usual_run(), ladder=ladder, summary=summary)
     section = ladder_section(result)
     assert section is not None
     traces = drawn(section)

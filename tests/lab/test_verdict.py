@@ -163,6 +163,9 @@ def test_what_speaks_against_the_comparison_is_told() -> None:
     assert cached.against == (
         "Do not believe B: its client sent too late.",
         "Answers had 6 tokens on average in A and 9 in B.",
-        "Both sides are the same model of one endpoint, so B was asked with other prompts than A: A's would be cached.",
+        (
+            "Both sides are the same model of one endpoint, so B was asked with other prompts than A, whose would be "
+            "cached; of `light`'s 864 some repeat."
+        ),
         "Of B's prompts 0% to 90% came from the server's cache, round by round: do both sides ask one server?",
     )

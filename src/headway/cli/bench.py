@@ -78,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
             write_raw(args.raw, result, as_json(result))
     finally:  # what was measured is told, whatever became of the file
         print(json.dumps(as_json(result), indent=2) if args.json else as_text(result))
-    if args.report is not None:
-        from headway.lab.html_report import write_report
+        if args.report is not None:
+            from headway.lab.html_report import write_report
 
-        write_report(result, args.report)
+            write_report(result, args.report)
     return _INTERRUPTED if result.interrupted else 0
 
 

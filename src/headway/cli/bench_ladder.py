@@ -30,6 +30,7 @@ def _step_json(step: LadderStep) -> dict[str, object]:
         "slo_kept": found.slo_kept,
         "requests": len(step.exchanges) + step.num_cut,
         "cut": step.num_cut,
+        "client_late": step.client_late,
         "lag_p99_ms": rounded(step.lag_p99_ns / 1e6),
     }
 
@@ -53,8 +54,21 @@ def as_lines(ladder: LadderRun) -> Iterator[str]:
     yield from aligned(rows, ">>>><")
 
 
+def introduction(ladder: LadderRun) -> str:
+    """Return which requests the figures below are of."""
+    num_cut = sum(step.num_cut for step in ladder.reported)
+    cut = (
+        f" ({num_cut:,} more were still running when it was decided, and are in none of these figures)"
+        if num_cut
+        else ""
+    )
+    return f"At that rate{cut}:" if ladder.finding and ladder.finding.kept else f"In the last step{cut}:"
+
+
 def _remark(step: LadderStep, limit_ms: float) -> str:
     found = step.measured
+    if step.client_late:
+        return "not counted: the client was late itself"
     if found.p95_ms > limit_ms:
         return "too slow, stopped early" if step.stopped else "too slow"
     if not found.slo_kept:

@@ -65,6 +65,12 @@ def add_load_options(
         help="spread a trace's requests of one time over S seconds (alone: over the grid of its format, as 3 s of Mooncake)",
     )
     add_bytes_per_token(parser)
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="the model's tokenizer.json, to count tokens of answers whose usage the server does not send",
+    )
     parser.add_argument("--slo", metavar="LIMITS", help="what is good enough, such as ttft=480ms,itl=50ms")
     parser.add_argument(
         "--seed",
@@ -128,6 +134,7 @@ def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | No
         num_requests=args.requests,
         duration_ns=None if args.duration is None else args.duration * NS_PER_S,
         output_tokens=args.output_tokens,
+        tokenizer=args.tokenizer,
         slo=None if args.slo is None else parse_slo(args.slo),
         seed=args.seed,
         num_processes=args.processes,

@@ -32,6 +32,7 @@ def as_json(result: RunResult) -> dict[str, object]:
         "max_output_tokens": options.output_tokens,
         "slo": None if options.slo is None else limits_ms(options.slo),
         "interrupted": result.interrupted,
+        "ended_early": result.ended_early,
         "believable": result.believable,
         "trace": _trace_json(result),
         **summary_json(result.summary),
@@ -55,10 +56,12 @@ def _lines(result: RunResult) -> Iterator[str]:
         )
     if result.interrupted:
         yield "Interrupted: what was over by then."
+    if result.ended_early is not None:
+        yield f"Ended early: {result.ended_early}"
     if result.ladder is not None:
         yield from bench_ladder.as_lines(result.ladder)
         yield ""
-        yield "At that rate:" if result.ladder.finding and result.ladder.finding.kept else "In the last step:"
+        yield bench_ladder.introduction(result.ladder)
     yield _headline(result)
     yield (
         f"{options.workload}, {result.arrival}, {summary.num_offered:,} requests in {summary.duration_s:,.1f} s, "

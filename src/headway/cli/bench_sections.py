@@ -66,6 +66,8 @@ def concurrency(summary: Summary) -> Iterator[str]:
     ]
     yield ""
     yield from aligned(rows[: 1 + _MOST_ROWS], "<>>>>>>>")
+    if len(rows) > 1 + _MOST_ROWS:
+        yield f"  and {len(rows) - 1 - _MOST_ROWS} rows of more in flight, which --json shows"
 
 
 def sentences(summary: Summary) -> Iterator[str]:

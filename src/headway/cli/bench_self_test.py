@@ -8,6 +8,7 @@ from typing import TextIO
 from headway.cli.live_screen import LiveScreen, is_possible
 from headway.cli.table import aligned
 from headway.core.clock import NS_PER_S
+from headway.core.errors import InternalError
 from headway.lab.self_test import STREAM, STREAMS, SelfTest, self_test
 
 _FAILED = 1
@@ -29,7 +30,10 @@ def run(*, as_json: bool) -> int:
 async def _watched(terminal: TextIO | None) -> SelfTest:
     """Measure the client as it measures: with the live table, on standard error or on what is given."""
     with LiveScreen("the client itself", terminal) as screen:
-        return await self_test(screen.see)
+        found = await self_test(screen.see)
+    if screen.error is not None:
+        raise InternalError(f"The live table failed: {screen.error!r}.")
+    return found
 
 
 def _json(found: SelfTest) -> dict[str, object]:

@@ -5,10 +5,13 @@ from dataclasses import asdict
 
 from headway.cli.table import aligned
 from headway.lab.distribution import Distribution
+from headway.lab.figures import figure
+from headway.lab.latency import e2e_from_dispatch_ns, tpot_ns, ttft_from_dispatch_ns
 from headway.lab.measurement import RunResult
 from headway.lab.metric_page import Bucketed
 from headway.lab.server_metrics import ServerView
 from headway.lab.server_metrics import as_json as view_json
+from headway.lab.summary import itl_distribution
 
 _SHOWN = ("p50", "p95", "p99")
 
@@ -60,12 +63,13 @@ def _warnings(view: ServerView, num_ok: int) -> Iterator[str]:
 
 
 def _table(view: ServerView, result: RunResult) -> Iterator[str]:
-    summary = result.summary
+    # Of all requests, warm-up too, as the server counts them.
+    ok = [exchange for exchange in result.exchanges if exchange.ok]
     ours: tuple[tuple[str, Bucketed | None, Distribution | None], ...] = (
-        ("TTFT", view.ttft, summary.ttft_from_dispatch.successes),
-        ("ITL", view.itl, summary.itl),
-        ("TPOT", view.tpot, summary.tpot.successes),
-        ("E2E", view.e2e, summary.e2e.successes),
+        ("TTFT", view.ttft, figure(ttft_from_dispatch_ns, ok).successes),
+        ("ITL", view.itl, itl_distribution(ok)),
+        ("TPOT", view.tpot, figure(tpot_ns, ok).successes),
+        ("E2E", view.e2e, figure(e2e_from_dispatch_ns, ok).successes),
         ("queue", view.queue, None),
     )
     rows: list[tuple[str, ...]] = [("ms, as the server sees it", *_SHOWN, "mean", "n")]

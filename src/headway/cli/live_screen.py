@@ -89,8 +89,10 @@ class LiveScreen:
 
     def draw(self) -> None:
         """Draw over what was drawn before; raises OSError for a terminal that went away."""
-        size = os.get_terminal_size(self._terminal.fileno())
-        width, height = size.columns or _USUAL_SIZE[0], size.lines or _USUAL_SIZE[1]
+        columns, lines_there = (
+            os.get_terminal_size(self._terminal.fileno()) if self._terminal.isatty() else (0, 0)
+        )
+        width, height = columns or _USUAL_SIZE[0], lines_there or _USUAL_SIZE[1]
         self._console.width = width
         lines = list(render(self._progress.snapshot(), self._heading, width))
         del lines[max(1, height - 1) :]  # what has left the screen could not be taken away

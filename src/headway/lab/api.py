@@ -8,6 +8,7 @@ print(result.summary.ttft.successes.percentiles["p50"])
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypedDict, Unpack
 
 import uvloop
@@ -39,6 +40,7 @@ class Load(TypedDict, total=False):
     trace_speed: float | None
     spread_times: bool | float
     bytes_per_token: tuple[float, float] | None
+    tokenizer: str | Path | None
     slo: str | None
     seed: int
     processes: int | None
@@ -58,6 +60,7 @@ def run(
     trace_speed: float | None = None,
     spread_times: bool | float = False,
     bytes_per_token: tuple[float, float] | None = None,
+    tokenizer: str | Path | None = None,
     slo: str | None = None,
     seed: int = 0,
     processes: int | None = None,
@@ -80,6 +83,7 @@ def run(
         trace_speed=trace_speed,
         spread_times=spread_times,
         bytes_per_token=bytes_per_token,
+        tokenizer=tokenizer,
         slo=slo,
         seed=seed,
         processes=processes,
@@ -125,6 +129,7 @@ def _options(
     trace_speed: float | None = None,
     spread_times: bool | float = False,
     bytes_per_token: tuple[float, float] | None = None,
+    tokenizer: str | Path | None = None,
     slo: str | None = None,
     seed: int = 0,
     processes: int | None = None,
@@ -134,6 +139,7 @@ def _options(
         ("duration_s", duration_s),
         ("output_tokens", output_tokens),
         ("spread_times", spread_times or None),
+        ("processes", processes),
     ):
         if number is not None and not 0 < number < math.inf:
             raise ConfigError(f"{name} must be a number above 0, not {number}.")
@@ -147,6 +153,7 @@ def _options(
         num_requests=requests,
         duration_ns=None if duration_s is None else round(duration_s * NS_PER_S),
         output_tokens=output_tokens,
+        tokenizer=None if tokenizer is None else Path(tokenizer),
         slo=None if slo is None else parse_slo(slo),
         seed=seed,
         num_processes=processes,

@@ -6,6 +6,7 @@ read but the framing of HTTP; JSON is parsed when the answer has ended. It decid
 """
 
 import asyncio
+import resource
 import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from headway.core.clock import NS_PER_MS
 from headway.lab.connection import Connection, Response, connect
 from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Answer, Exchange, Failure, Stamps
@@ -20,7 +22,10 @@ from headway.lab.transcript import CountTokens, Ending, Transcript
 
 ROUTE = "/chat/completions"
 READS_AT_A_TIME = 16
+BYTES_AT_A_TIME = 4096
 """A tenth of a millisecond's work."""
+STALE_NS = 100 * NS_PER_MS
+"""Within which a kept connection shows that it had been closed before it was used again."""
 
 _ENDINGS: dict[str, Ending] = {
     "complete": "complete",
@@ -55,6 +60,7 @@ class Client(AbstractContextManager["Client"]):
         """Opened so far."""
 
     def __enter__(self) -> Self:
+        _allow_connections()
         return self
 
     def __exit__(
@@ -73,9 +79,11 @@ class Client(AbstractContextManager["Client"]):
         connection, connect_ns, response = self._free_connection(), 0, None
         if connection is not None:
             response = await connection.request(data, silence_s=self._patience.silence_s)
-            if response.end == "closed" and response.first_byte_ns is None:
+            soon = time.monotonic_ns() - response.written_ns < STALE_NS
+            if response.end == "closed" and response.first_byte_ns is None and soon:
                 # The server closed it just as it was used again (RFC 9112, 9.3.1): llama-server does after every stream,
-                # having promised to keep it. No user's client fails there: it asks on a new one.
+                # having promised to keep it. No user's client fails there: it asks on a new one. One that took its time
+                # had taken the request.
                 response = None
         if connection is None or response is None:
             try:
@@ -126,15 +134,28 @@ class Client(AbstractContextManager["Client"]):
         return connection
 
 
+def _allow_connections() -> None:
+    """Let this process open as many files as the system allows: the usual 1,024 would end as the endpoint's failures."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _read_bit_by_bit(response: Response, count_tokens: CountTokens | None) -> Answer:
-    reading = _reading(response, count_tokens)
+    reading, cancelled = _reading(response, count_tokens), False
     while True:
         try:
             next(reading)
         except StopIteration as read:
             answer: Answer = read.value
+            task = asyncio.current_task()
+            if cancelled and task is not None:
+                task.cancel()  # at the next wait, when the record of what was over is kept
             return answer
-        await asyncio.sleep(0)
+        try:
+            if not cancelled:
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            cancelled = True
 
 
 def _reading(response: Response, count_tokens: CountTokens | None) -> Generator[None, None, Answer]:
@@ -143,10 +164,12 @@ def _reading(response: Response, count_tokens: CountTokens | None) -> Generator[
     transcript = Transcript()
     if response.status is not None:
         transcript.responded(response.status, response.headers.get("retry-after"))
-        start = 0
-        for number, (at_ns, end) in enumerate(zip(response.reads_ns, response.reads_end, strict=True), 1):
+        start = num_reads = num_bytes = 0
+        for at_ns, end in zip(response.reads_ns, response.reads_end, strict=True):
             transcript.received(at_ns, bytes(response.body[start:end]))
+            num_reads, num_bytes = num_reads + 1, num_bytes + end - start
             start = end
-            if number % READS_AT_A_TIME == 0:
+            if num_reads == READS_AT_A_TIME or num_bytes >= BYTES_AT_A_TIME:
+                num_reads = num_bytes = 0
                 yield
     return transcript.answer(_ENDINGS[response.end], count_tokens)

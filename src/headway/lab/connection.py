@@ -81,11 +81,13 @@ class Connection(asyncio.Protocol):
         """Send a whole request; return its response once it has ended, however it did: nothing a server does raises.
 
         `silence_s` bounds the time without a byte. A response that is not complete, and one whose server says so, closes the
-        connection; so does cancelling. Raises RuntimeError if it is closed or busy.
+        connection; so does cancelling. On one that the server has closed by now it ends as closed. Raises RuntimeError if it
+        is busy.
         """
-        if not self.is_open:
-            raise RuntimeError("the connection is closed or busy")
-        assert self._transport is not None
+        if self._response is not None:
+            raise RuntimeError("the connection is busy")
+        if self._transport is None:
+            return Response(written_ns=self._clock_ns(), end="closed")
         self._parser = httptools.HttpResponseParser(self)
         self._done = asyncio.get_running_loop().create_future()
         self._transport.write(data)
@@ -138,6 +140,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         response = self._response
         if response is None:
+            self._parser = None  # a cycle of references
             return
         whole = exc is None and response.status is not None and self._ends_with_connection(response)
         self._finish("complete" if whole else "closed")
@@ -187,6 +190,7 @@ class Connection(asyncio.Protocol):
         if response is None:
             return
         response.end = end
+        self._parser = None
         if self._done is not None and not self._done.done():
             self._done.set_result(response)
         if self._transport is not None and not (end == "complete" and self._reusable):
@@ -212,7 +216,10 @@ async def connect(
         opening.add_done_callback(_abandon)
         opening.cancel()
         raise
-    return opening.result()[1]
+    try:
+        return opening.result()[1]
+    finally:
+        del opening  # whose exception would hold it, and all that waits for it, in a cycle
 
 
 def _abandon(opening: "asyncio.Future[tuple[asyncio.Transport, Connection]]") -> None:

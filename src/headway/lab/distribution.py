@@ -85,7 +85,9 @@ def describe(samples: Sequence[float] | Floats, clusters: Sequence[int] | Ints |
             name: order_interval(ordered, share) for name, share in figures.items()
         }
     else:
-        of_mean, intervals = _cluster_intervals(ordered, np.asarray(clusters)[order], figures)
+        # A percentile that so many independent samples would have no interval of has none of clusters, which know less.
+        told = {name: share for name, share in figures.items() if order_interval(ordered, share) is not None}
+        of_mean, intervals = _cluster_intervals(ordered, np.asarray(clusters)[order], told)
     return Distribution(
         n=len(finite),
         num_infinite=len(values) - len(finite),

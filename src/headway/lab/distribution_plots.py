@@ -7,7 +7,7 @@ from headway.lab.distribution import Distribution
 from headway.lab.figure_text import percentile_text
 from headway.lab.latency import intervals, ttft_ns
 from headway.lab.measurement import RunResult
-from headway.lab.plot_data import Histogram, histogram, mostly_cached, reported
+from headway.lab.plot_data import Histogram, counted, histogram, mostly_cached
 from headway.lab.plotly_form import BLUE, GREEN, ORANGE, RED, Trace, axis, rounded
 from headway.lab.report_section import Plot, Section
 
@@ -21,7 +21,7 @@ def ttft_section(result: RunResult) -> Section:
     heading = "Time to the first token"
     cached: list[float] = []
     cold: list[float] = []
-    for exchange in reported(result):
+    for exchange in counted(result):
         found = ttft_ns(exchange)
         if exchange.ok and found is not None:
             (cached if mostly_cached(exchange) else cold).append(found / NS_PER_MS)
@@ -42,7 +42,7 @@ def ttft_section(result: RunResult) -> Section:
 def itl_section(result: RunResult) -> Section:
     """Return the distribution of the time between tokens."""
     heading = "Time between tokens"
-    runs = [run for exchange in reported(result) if exchange.ok for run in intervals(exchange).runs]
+    runs = [run for exchange in counted(result) if exchange.ok for run in intervals(exchange).runs]
     if not runs:
         text = "No answer had tokens that came one after another: there is nothing to plot."
         return Section(heading=heading, text=(text,))

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.errors import HeadwayError
 from headway.lab.client import Client
 from headway.lab.exchange import Exchange
@@ -21,6 +22,9 @@ from headway.lab.workload import Conversation, WorkloadRequest
 
 LEAD_NS = 20_000_000
 """From the end of all preparations to the first start, so that it is not late either."""
+
+FIRST_PAUSE_NS = 10 * NS_PER_MS
+LONGEST_PAUSE_NS = NS_PER_S
 
 Body = Callable[[WorkloadRequest], bytes]
 Start = Callable[[], Awaitable[int]]
@@ -42,6 +46,8 @@ class Offered:
     """Sent, and not over."""
     num_cut: int = 0
     """Sent, and given up when the load was stopped: no record tells of them."""
+    ended_early: str | None = None
+    """Why no more could be sent, in a sentence."""
     num_unsent_turns: int = 0
     """Those that were to follow a turn that failed."""
     start_ns: int | None = None
@@ -90,41 +96,59 @@ class Driver:
     ) -> None:
         """Let users begin their next conversation when their last is over; return when the last one is.
 
-        None begins after `num_conversations` or `duration_ns`, of which one is given (ValueError). Nobody thinks in between.
+        None begins after `num_conversations` or `duration_ns`, of which one is given (ValueError). Nobody thinks in between,
+        but one who is refused, or finds nobody there, waits: 10 ms, then twice as long each time, up to a second.
         """
         if num_conversations is None and duration_ns is None:
             raise ValueError("a load without an end")
         self.offered = offered = Offered()
         left = num_conversations
 
-        async def user(start_ns: int, end_ns: float) -> None:
+        def prepare() -> tuple[Conversation, bytes] | None:
             nonlocal left
-            await pacer.sleep_until(start_ns)
-            while left != 0:
+            if left == 0:
+                return None
+            try:
                 conversation = next(conversations, None)
-                if conversation is None:
-                    return
-                if left is not None:
-                    left -= 1
-                body = self._body(conversation.request())
-                due_ns = time.monotonic_ns()  # what making it took is no user's
-                if due_ns >= end_ns:
-                    return
-                await self._converse(conversation, body, due_ns)
+            except HeadwayError as error:  # nothing more can be made
+                if offered.start_ns is None:
+                    raise
+                offered.ended_early = offered.ended_early or error.message
+                return None
+            if conversation is None:
+                return None
+            if left is not None:
+                left -= 1
+            return conversation, self._body(conversation.request())
+
+        async def user(prepared: tuple[Conversation, bytes] | None, start_ns: int, end_ns: float) -> None:
+            await pacer.sleep_until(start_ns)
+            due_ns, num_failures = start_ns, 0
+            while prepared is not None and due_ns < end_ns:
+                talk = group.create_task(self._converse(*prepared, due_ns))
+                await asyncio.sleep(0)  # it is sent, and while it is answered there is time
+                prepared = prepare()
+                last, due_ns = await talk
+                if last.answer.failure is None or last.answer.failure.kind not in ("connection", "refused"):
+                    num_failures = 0
+                    continue
+                due_ns += min(FIRST_PAUSE_NS << num_failures, LONGEST_PAUSE_NS)
+                num_failures = min(num_failures + 1, 20)
+                await pacer.sleep_until(due_ns)
 
         with Pacer() as pacer, _no_collections():
+            first = [prepare() for _ in range(num_users)]
             start_ns = offered.start_ns = await start()
             end_ns = math.inf if duration_ns is None else start_ns + duration_ns
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(num_users):
-                        group.create_task(user(start_ns, end_ns))
-            except ExceptionGroup as errors:
-                if isinstance(errors.exceptions[0], HeadwayError):  # no more conversations can be made
-                    raise errors.exceptions[0] from None
-                raise
+            async with asyncio.TaskGroup() as group:
+                for prepared in first:
+                    group.create_task(user(prepared, start_ns, end_ns))
 
-    async def _converse(self, conversation: Conversation, body: bytes, due_ns: int) -> None:
+    async def _converse(self, conversation: Conversation, body: bytes, due_ns: int) -> tuple[Exchange, int]:
+        """Ask turn by turn until the last, or one that fails; return it, and when its record was made.
+
+        That is when what follows it is due: a user's client does not read its answers again before it asks on.
+        """
         answers: list[str] = []
         offered = self.offered
         for turn in range(1, conversation.num_turns + 1):
@@ -144,13 +168,14 @@ class Driver:
                 raise
             finally:
                 offered.num_running -= 1
+            due_ns = time.monotonic_ns()
             offered.exchanges.append(exchange)
             self._on_exchange(exchange)
             if not exchange.ok:
                 offered.num_unsent_turns += conversation.num_turns - turn
-                return
+                break
             answers.append(exchange.answer.content)
-            due_ns = exchange.stamps.ended_ns
+        return exchange, due_ns
 
 
 @contextmanager

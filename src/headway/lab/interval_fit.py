@@ -41,6 +41,8 @@ chance, and AIC knows nothing of that. 10 leaves the other model without support
 
 _EM_ROUNDS = 200
 _EM_TOLERANCE = 1e-7
+_LEAST_SPREAD = 1e-6
+"""Of logarithms; fitting by likelihood fails below."""
 _LEAST_SIGMA = 1e-3
 """Of one part of a mixture, of logarithms: without a bound a part that shrinks to one sample is infinitely likely."""
 
@@ -105,7 +107,7 @@ def fit_intervals(samples: Sequence[float] | Floats) -> IntervalModel | None:
     if len(positive) < LEAST_SAMPLES or positive.min() == positive.max():
         return None
     fitted = _drawn(positive, MOST_FITTED)
-    if fitted.min() == fitted.max():
+    if np.log(fitted).std() < _LEAST_SPREAD:  # equal but for rounding
         return None
     fits = sorted((_fit(name, fitted) for name in FAMILIES), key=_standing)
     best = FAMILIES[fits[0].family]

@@ -21,7 +21,10 @@ def ladder_section(result: RunResult) -> Section | None:
     )
     if len(drawn) < len(ladder.steps):
         num_endless = len(ladder.steps) - len(drawn)
-        text += f" {num_endless} of {len(ladder.steps)} steps are not drawn: more than 5 % were not answered."
+        text += (
+            f" {num_endless} of {len(ladder.steps)} steps are not drawn: more than 5 % failed, or still waited when the "
+            "step was decided."
+        )
     if not drawn:
         return Section(heading=heading, text=("No step has a P95 to plot.",))
     kept = [step for step in drawn if step.measured.slo_kept and step.measured.p95_high_ms <= ladder.limit_ms]

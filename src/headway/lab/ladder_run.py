@@ -2,7 +2,7 @@
 
 A step offers Poisson arrivals. One that is decided is not carried to its end: as soon as more requests than the P95 allows
 are too late, whatever the rest do, it is stopped and counts those that were still running as endless. After a broken step
-one small request is waited for, so that the next one does not pay for this one's queue.
+one request alone is waited for, so that the next one does not pay for this one's queue.
 """
 
 import math
@@ -41,6 +41,8 @@ class LadderStep:
     start_ns: int | None
     lag_p99_ns: float
     num_unsent_turns: int
+    client_late: bool
+    """The client lagged, so that nothing is known: it was measured again."""
 
     @property
     def stopped(self) -> bool:
@@ -57,12 +59,15 @@ class LadderRun:
     limit_ms: float
     client_was_the_limit: bool = False
     """The client could not keep up with a rate, twice: nothing is known of it and of those above."""
+    ended_early: str | None = None
+    """What else kept it from its end, in a sentence."""
 
     @property
     def reported(self) -> tuple[LadderStep, ...]:
         """The steps that a summary is of: those at the rate that was found, else the last."""
         if self.finding is not None and self.finding.kept is not None:
-            return tuple(step for step in self.steps if step.measured.rate == self.finding.kept.rate)
+            rate = self.finding.kept.rate
+            return tuple(step for step in self.steps if step.measured.rate == rate and not step.client_late)
         return self.steps[-1:]
 
     def sentence(self) -> str:
@@ -72,7 +77,8 @@ class LadderRun:
         if self.client_was_the_limit:
             rate = self.steps[-1].measured.rate
             return f"The client itself could not keep up with {rate:.4g}/s: give it more --processes, or another machine."
-        return f"The ladder did not come to its end; {len(self.steps)} steps were measured."
+        why = f" ({self.ended_early})" if self.ended_early else ""
+        return f"The ladder did not come to its end{why}; {len(self.steps)} steps were measured."
 
 
 def rules_for(rules: LadderRules, slo: Slo | None) -> tuple[LadderRules, Slo | None]:
@@ -103,12 +109,15 @@ class LadderClimb:
         step_ns: int | None = None,
         num_requests: int | None = None,
         lag_limit_ns: int,
+        turns: int | None = 1,
     ) -> None:
+        """`turns` of each conversation; None = they differ, and no step is stopped before its end."""
         self.rules, self._slo = rules_for(rules, slo)
         self._seed = seed
         self._step_ns = DEFAULT_STEP_NS if step_ns is None else step_ns
         self._num_requests = LEAST_REQUESTS if num_requests is None else num_requests
         self._lag_limit_ns = lag_limit_ns
+        self._turns = turns
         self._watched: _Watch | None = None
         self.steps: list[LadderStep] = []
 
@@ -124,12 +133,19 @@ class LadderClimb:
         search: Search | Finding = begin(self.rules)
         late = 0
         while isinstance(search, Search):
-            step = await self._measure(search.rate, loader)
+            try:
+                step = await self._measure(search.rate, loader)
+            except ConfigError as error:  # no more conversations can be made
+                if not self.steps:
+                    raise
+                return self.run(ended_early=error.message)
             self.steps.append(step)
             on_step(step)
             if step.measured.p95_ms > self.rules.high_ms or not step.measured.slo_kept:
-                await self._until_idle(loader)
-            if step.lag_p99_ns > self._lag_limit_ns:
+                probe = await loader.closed(1, num_conversations=1, duration_ns=None)
+                if not any(exchange.ok for exchange in probe.exchanges):
+                    return self.run(ended_early="afterwards the server did not answer a single request")
+            if step.client_late:
                 late += 1
                 if late > 1:
                     return self.run(None, client_was_the_limit=True)
@@ -138,13 +154,20 @@ class LadderClimb:
             search = advance(search, step.measured)
         return self.run(search)
 
-    def run(self, finding: Finding | None = None, *, client_was_the_limit: bool = False) -> LadderRun:
+    def run(
+        self,
+        finding: Finding | None = None,
+        *,
+        client_was_the_limit: bool = False,
+        ended_early: str | None = None,
+    ) -> LadderRun:
         """Return what was measured so far."""
         return LadderRun(
             steps=tuple(self.steps),
             finding=finding,
             limit_ms=self.rules.high_ms,
             client_was_the_limit=client_was_the_limit,
+            ended_early=ended_early,
         )
 
     async def _measure(self, rate: float, loader: Loader) -> LadderStep:
@@ -152,22 +175,22 @@ class LadderClimb:
         seed = self._seed + 1_000_003 * (len(self.steps) + 1)
         duration_ns = max(self._step_ns, math.ceil(self._num_requests * NS_PER_S / rate))
         offsets = list(offsets_ns(steady(rate, Poisson()), seed, duration_ns=duration_ns))
-        self._watched = _Watch(len(offsets), self.rules.high_ms, loader.stop)
+        if self._turns is not None:
+            self._watched = _Watch(len(offsets) * self._turns, self.rules.high_ms, loader.stop)
         try:
             offered = await loader.open(offsets)
         finally:
             self._watched = None
+        late_ns = lag_p99_ns(offered.exchanges)
         return LadderStep(
             measured=judge(rate, offered, self._slo),
             exchanges=tuple(offered.exchanges),
             num_cut=offered.num_cut,
             start_ns=offered.start_ns,
-            lag_p99_ns=lag_p99_ns(offered.exchanges),
+            lag_p99_ns=late_ns,
             num_unsent_turns=offered.num_unsent_turns,
+            client_late=late_ns > self._lag_limit_ns,
         )
-
-    async def _until_idle(self, loader: Loader) -> None:
-        await loader.closed(1, num_conversations=1, duration_ns=None)
 
 
 class _Watch:

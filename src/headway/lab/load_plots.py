@@ -9,7 +9,7 @@ from headway.lab.latency import due_ns, itl_ns, ttft_ns
 from headway.lab.measurement import RunResult
 from headway.lab.plot_data import LEAST_PER_WINDOW, Window, evenly, in_flight, medians, mostly_cached, windows
 from headway.lab.plotly_form import BLUE, GREEN, GREY, ORANGE, RED, Trace, axis, dots, plain, rounded
-from headway.lab.prompt_line import PromptLine, fit_prompt_line
+from headway.lab.prompt_line import PromptLine
 from headway.lab.report_section import Plot, Section
 
 MOST_POINTS = 2_000
@@ -66,7 +66,7 @@ def prompt_section(result: RunResult) -> Section:
             told = [(float(tokens), ttft_ms, _about(exchange)) for tokens, ttft_ms, exchange in of]
             traces.append(dots(name if cached else "requests", told, colour))
     text = f"Each dot is a request: to the right its {what}, upwards how long its first token took."
-    line = fit_prompt_line([tokens for tokens, _, _ in shown], [ttft_ms for _, ttft_ms, _ in shown])
+    line = result.summary.prompt_line
     if line is not None:
         traces.append(_line(line, shown[0][0], shown[-1][0]))
         low, high = line.interval

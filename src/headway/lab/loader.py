@@ -43,7 +43,7 @@ class LocalLoader:
 
     def __init__(self, traffic: Traffic, on_sample: Callable[[Sample], None]) -> None:
         options = traffic.options
-        self._client = Client(options.endpoint, options.patience)
+        self._client = Client(options.endpoint, options.patience, traffic.token_counter())
         self._driver = Driver(
             self._client,
             traffic.body,
@@ -51,7 +51,6 @@ class LocalLoader:
         )
         self._talks = traffic.conversations()
         self._load: asyncio.Task[None] | None = None
-        self._stopped = False
 
     async def __aenter__(self) -> Self:
         """See Loader."""
@@ -79,7 +78,6 @@ class LocalLoader:
 
     def stop(self) -> None:
         """See Loader."""
-        self._stopped = True
         if self._load is not None:
             self._load.cancel()
 
@@ -89,13 +87,15 @@ class LocalLoader:
         return self._driver.offered.num_running
 
     async def _until_over(self, load: Coroutine[None, None, None]) -> Offered:
-        self._stopped = False
+        self._driver.offered = (
+            Offered()
+        )  # or a load that is stopped before it begins would leave the last one's
         self._load = asyncio.create_task(load)
         try:
-            await self._load
-        except asyncio.CancelledError:
-            if not self._stopped:
-                raise
-        finally:
+            await asyncio.wait({self._load})
+            if not self._load.cancelled():
+                self._load.result()
+        finally:  # a caller that is cancelled waits for nothing more
+            self._load.cancel()
             self._load = None
         return self._driver.offered

@@ -26,6 +26,7 @@ from headway.lab.summary import Summary, summarise
 from headway.lab.token_estimate import TokenEstimate
 from headway.lab.trace_facts import TraceFacts
 from headway.lab.traffic import Traffic, plan_traffic
+from headway.lab.workload_spec import num_turns, parse_workload
 
 LAG_LIMIT_NS = 10 * NS_PER_MS
 """A client that sends later than this in one of a hundred requests measured itself."""
@@ -53,6 +54,8 @@ class RunResult:
     interrupted: bool
     ladder: LadderRun | None = None
     """The `summary` is then of its `reported` steps."""
+    ended_early: str | None = None
+    """What kept the load from being carried out to its end, in a sentence; what was over by then is here."""
     server: ServerView | None = None
     """What the server's own metrics say, of all that was sent; None: it has none that we know."""
     trace: TraceFacts | None = None
@@ -86,6 +89,7 @@ async def measure(
             step_ns=options.duration_ns,
             num_requests=options.num_requests,
             lag_limit_ns=LAG_LIMIT_NS,
+            turns=num_turns(parse_workload(options.workload)),
         )
     endpoint = options.endpoint
     if options.model is None:
@@ -117,16 +121,30 @@ async def measure(
     exchanges = [exchange for part in parts for exchange in part.exchanges]
     if interrupted and not exchanges:
         raise asyncio.CancelledError
-    server = await view_since(
-        endpoint,
-        metrics_before,
-        served.name,
-        # What was running when it was stopped was sent, too, and what a ladder waits for between its steps.
-        num_sent=None if interrupted or ladder is not None else len(exchanges),
-        num_ok=sum(exchange.ok for exchange in exchanges),
+    looking = asyncio.create_task(
+        view_since(
+            endpoint,
+            metrics_before,
+            served.name,
+            # What was running when it was stopped was sent, too, and what a ladder waits for between its steps.
+            num_sent=None if interrupted or ladder is not None else len(exchanges),
+            num_ok=sum(exchange.ok for exchange in exchanges),
+        )
     )
+    interrupted |= await _interrupted(looking, looking.cancel)
     reported = parts if ladder is None else ladder.reported
     told = [exchange for part in reported for exchange in part.exchanges]
+    summary = summarise(
+        told,
+        parts=[part.exchanges for part in reported],
+        slo=options.slo,
+        num_unsent_turns=sum(part.num_unsent_turns for part in reported),
+        seek_warm_up=_is_steady(traffic),
+    )
+    try:
+        await asyncio.sleep(0)  # what was asked for while that was computed comes now
+    except asyncio.CancelledError:
+        interrupted = True
     return RunResult(
         options=options,
         model=served.name,
@@ -134,17 +152,15 @@ async def measure(
         token_estimate=traffic.token_estimate,
         started_at=started_at,
         start_ns=parts[0].start_ns if parts else None,
-        summary=summarise(
-            told,
-            slo=options.slo,
-            num_unsent_turns=sum(part.num_unsent_turns for part in reported),
-            seek_warm_up=_is_steady(traffic),
-        ),
+        summary=summary,
         exchanges=tuple(exchanges),
         lag_p99_ns=lag_p99_ns(told),
         interrupted=interrupted,
         ladder=ladder,
-        server=server,
+        ended_early=next(
+            (part.ended_early for part in parts if isinstance(part, Offered) and part.ended_early), None
+        ),
+        server=None if looking.cancelled() else looking.result(),
         trace=traffic.facts,
     )
 

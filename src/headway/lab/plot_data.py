@@ -86,6 +86,11 @@ def reported(result: RunResult) -> Sequence[Exchange]:
     return [exchange for step in result.ladder.reported for exchange in step.exchanges]
 
 
+def counted(result: RunResult) -> Sequence[Exchange]:
+    """Return those of them that its latencies are of: without warm-up."""
+    return [exchange for exchange in reported(result) if result.summary.warm_up.keeps(exchange)]
+
+
 def mostly_cached(exchange: Exchange) -> bool:
     """Whether the server had half of the prompt or more in its cache: a chat template's first tokens are always there."""
     usage = exchange.answer.usage

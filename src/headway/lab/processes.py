@@ -110,6 +110,7 @@ class ProcessLoader:
                 key=lambda exchange: exchange.stamps.ended_ns,
             ),
             num_cut=sum(part.num_cut for part in parts),
+            ended_early=next((part.ended_early for part in parts if part.ended_early), None),
             num_unsent_turns=sum(part.num_unsent_turns for part in parts),
             start_ns=start_ns,
         )

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
-from headway.core.clock import NS_PER_MS
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.errors import ConfigError
 from headway.core.version import __version__
-from headway.lab.figure_text import mean_text, number, percentile_text
+from headway.lab.figure_text import NOT_TOLD, mean_text, number, percentile_text
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.plot_data import reported
 from headway.lab.report_section import Row, Section, Table
+from headway.lab.slo import Slo, limits_ms
 from headway.lab.workload_spec import (
     Context,
     Light,
@@ -31,7 +32,7 @@ _TERMS: tuple[Row, ...] = (
     ("E2E", "end to end: from when a request was due to its last text"),
     ("client's lag", "how late the measuring program sent; what it measures is wrong if that is much"),
     ("p50, p95, p99", "half, 95 % and 99 % of the values are no larger; p99 is told from 100 values on"),
-    ("interval", "where the figure would lie, 19 times in 20, if the run were repeated without end"),
+    ("interval", "made so that in 19 of 20 such runs it holds the figure that an endless run would show"),
     ("goodput", "requests that met every limit ÷ requests offered; a failure meets none"),
 )
 
@@ -63,7 +64,9 @@ def figures_section(result: RunResult) -> Section:
         for name, found in figures
     )
     head = ("milliseconds", *(f"{name} (95 % interval)" for name in _SHOWN), "mean ± deviation", "values")
-    return Section(heading="Figures", text=tuple(_throughput(result)), table=Table(head=head, rows=rows))
+    return Section(
+        heading="Figures", text=(*_throughput(result), *_warm_up(result)), table=Table(head=head, rows=rows)
+    )
 
 
 def failures_section(result: RunResult) -> Section | None:
@@ -105,6 +108,9 @@ def run_section(result: RunResult) -> Section:
         ("model", result.model),
         ("workload", options.workload),
         ("arrival", result.arrival),
+        ("requests", _or_none(options.num_requests)),
+        ("duration, s", _or_none(None if options.duration_ns is None else options.duration_ns / NS_PER_S)),
+        ("limits, ms", _or_none(None if options.slo is None else _limits(options.slo))),
         ("seed", str(options.seed)),
         ("tokens of an answer, at most", f"{options.output_tokens:,}"),
         ("started", f"{result.started_at:%Y-%m-%d %H:%M:%S} UTC"),
@@ -119,6 +125,8 @@ def _warnings(result: RunResult) -> Iterator[str]:
             f"Do not believe these figures: the measuring program itself sent 1 of 100 requests {number(_lag_ms(result))} "
             f"ms late or more; {LAG_LIMIT_NS // NS_PER_MS} ms are allowed. Offer less, or measure from a less busy machine."
         )
+    if result.ended_early is not None:
+        yield f"The run ended early: {result.ended_early}"
     if result.interrupted:
         yield "The run was interrupted: this is what was over by then."
 
@@ -136,7 +144,7 @@ def _answer(result: RunResult) -> Iterator[str]:
     if summary.num_ok and result.believable:
         yield (
             f"The measuring program kept up: it sent 99 of 100 requests no later than {number(_lag_ms(result))} ms after "
-            "they were due, so these are the server's times and not its own."
+            "they were due."
         )
 
 
@@ -208,6 +216,25 @@ def _throughput(result: RunResult) -> Iterator[str]:
     }
     if summary.token_source is not None:
         yield f"{summary.output_tokens:,} tokens were written{rate}{peak}; tokens are {by[summary.token_source]}."
+
+
+def _warm_up(result: RunResult) -> Iterator[str]:
+    warm_up = result.summary.warm_up
+    if warm_up.num_excluded:
+        yield (
+            f"The first {warm_up.num_excluded:,} requests were left out of all latencies as warm-up: they differ from the "
+            "rest by more than chance."
+        )
+    if warm_up.steady is False:
+        yield "Latencies were still moving at the end: the run never became steady."
+
+
+def _limits(slo: Slo) -> str:
+    return ", ".join(f"{name} {limit:,.10g}" for name, limit in limits_ms(slo).items())
+
+
+def _or_none(asked: float | str | None) -> str:
+    return NOT_TOLD if asked is None else f"{asked:,.10g}" if isinstance(asked, float | int) else asked
 
 
 def _seconds(duration_s: float) -> str:

@@ -1,6 +1,7 @@
 """What a run is asked to measure. Values only."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headway.lab.client import Patience
 from headway.lab.endpoint import Endpoint
@@ -26,6 +27,8 @@ class RunOptions:
     duration_ns: int | None = None
     """In which conversations may start; of a ladder's step."""
     output_tokens: int = 128
+    tokenizer: Path | None = None
+    """The model's tokenizer.json, for answers without usage."""
     slo: Slo | None = None
     seed: int = 0
     num_processes: int | None = None

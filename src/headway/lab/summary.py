@@ -65,10 +65,12 @@ class Summary:
     """How late the client sent, over all requests."""
     token_source: TokenSource | Literal["mixed"] | None
     """What tokens were counted by; None = no token came."""
+    connect: Distribution
+    """What opening a connection took, of the requests that had to; it is in no latency."""
     duration_s: float
-    """From the first intended start to the last end."""
+    """From the first intended start to the last end; of several parts together."""
     request_rate: float | None
-    """Requests offered per second, from the first intended start to the last; None with fewer than two."""
+    """Requests offered per second, from a part's first intended start to its last; None with fewer than two."""
     output_tokens: int
     output_tok_s: float | None
     peak_tok_s: float | None
@@ -98,10 +100,13 @@ def summarise(
     slo: Slo | None = None,
     num_unsent_turns: int = 0,
     seek_warm_up: bool = True,
+    parts: Sequence[Sequence[Exchange]] | None = None,
 ) -> Summary:
     """Return the figures of a run's `exchanges`, in any order.
 
-    `seek_warm_up` is for loads that were meant to be steady: stages, steps and traces change by design.
+    `parts` are the same in groups that did not follow each other at once, such as steps of a ladder: what lay between them
+    is no time of theirs. `seek_warm_up` is for loads that were meant to be steady: stages, steps and traces change by
+    design.
     """
     exchanges = sorted(exchanges, key=in_order)
     warm_up = find_warm_up(exchanges) if seek_warm_up else WarmUp()
@@ -111,10 +116,14 @@ def summarise(
     counts = [token_counts(exchange) for exchange in ok]
     sources = {count.source for count in counts}
     num_tokens = sum(count.total for count in counts)
-    starts = [due_ns(exchange) for exchange in exchanges]
-    ends = [exchange.stamps.ended_ns for exchange in exchanges]
-    duration_ns = max(ends) - min(starts) if exchanges else 0
-    spread_ns = max(starts) - min(starts) if exchanges else 0
+    parts = [part for part in parts or (exchanges,) if part]
+    firsts = [min(map(due_ns, part)) for part in parts]
+    duration_ns = sum(
+        max(exchange.stamps.ended_ns for exchange in part) - first
+        for part, first in zip(parts, firsts, strict=True)
+    )
+    spread_ns = sum(max(map(due_ns, part)) - first for part, first in zip(parts, firsts, strict=True))
+    setups = [exchange.stamps.setup_ns for exchange in exchanges if exchange.stamps.setup_ns]
     return Summary(
         num_offered=len(exchanges),
         num_ok=len(ok),
@@ -125,11 +134,12 @@ def summarise(
         ttft_from_dispatch=figure(ttft_from_dispatch_ns, kept),
         tpot=figure(tpot_ns, kept),
         e2e=figure(e2e_ns, kept),
-        itl=_intervals(kept_ok),
+        itl=itl_distribution(kept_ok),
         lag=describe([lag_ns(exchange) / NS_PER_MS for exchange in exchanges]),
         token_source=sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
+        connect=describe([setup_ns / NS_PER_MS for setup_ns in setups]),
         duration_s=duration_ns / NS_PER_S,
-        request_rate=(len(exchanges) - 1) * NS_PER_S / spread_ns if spread_ns else None,
+        request_rate=(len(exchanges) - len(parts)) * NS_PER_S / spread_ns if spread_ns else None,
         output_tokens=num_tokens,
         output_tok_s=num_tokens * NS_PER_S / duration_ns if duration_ns else None,
         peak_tok_s=peak_rate(ok),
@@ -161,6 +171,7 @@ def as_json(summary: Summary) -> dict[str, object]:
         "tpot_ms": figure_json(summary.tpot),
         "e2e_ms": figure_json(summary.e2e),
         "lag_ms": distribution_json(summary.lag),
+        "connect_ms": distribution_json(summary.connect),
         "tokens_by": summary.token_source,
         "duration_s": rounded(summary.duration_s),
         "rate": {
@@ -191,7 +202,8 @@ def _line_json(line: PromptLine | None) -> dict[str, object] | None:
     }
 
 
-def _intervals(ok: Sequence[Exchange]) -> Distribution:
+def itl_distribution(ok: Sequence[Exchange]) -> Distribution:
+    """Return ITL over the tokens of requests, in milliseconds; its intervals draw whole requests."""
     found = interval_table(arrival_table(ok))
     return describe(
         np.repeat(found.each_ns / NS_PER_MS, found.num_tokens), np.repeat(found.request, found.num_tokens)

@@ -20,7 +20,8 @@ from headway.lab.ladder_rules import LadderRules
 from headway.lab.model_list import ServedModel
 from headway.lab.run_options import RunOptions
 from headway.lab.server_tokens import measured_estimate
-from headway.lab.token_estimate import TokenEstimate, estimated
+from headway.lab.token_counter import token_counter
+from headway.lab.token_estimate import TokenCounter, TokenEstimate, estimated
 from headway.lab.trace import Trace
 from headway.lab.trace_facts import TraceFacts, trace_facts
 from headway.lab.trace_prompts import trace_conversations
@@ -76,6 +77,11 @@ class Traffic:
         """Return the bytes of a request's body."""
         assert self.model is not None
         return chat_body(request, self.model.name, temperature=0, seed=self.options.seed)
+
+    def token_counter(self) -> TokenCounter | None:
+        """Return what counts the tokens of answers without usage; raises ConfigError for a file that is no tokenizer."""
+        path = self.options.tokenizer
+        return None if path is None else token_counter(path)
 
     def conversations(self, *, index: int = 0, count: int = 1) -> Iterator[Conversation]:
         """Return the share of process `index` of `count`: every `count`-th conversation.
@@ -171,17 +177,16 @@ def plan_traffic(options: RunOptions) -> Traffic:
     facts = None if trace is None else trace_facts(trace)
     load = None if options.arrival is None and trace else parse_arrival(options.arrival or "closed:1")
     num_requests = options.num_requests
-    if trace is not None and isinstance(load, ClosedSteps):
+    if trace is not None and isinstance(load, ClosedSteps | LadderRules):
         raise ConfigError(
-            "The first step would ask all of a trace: write one number of users, as in closed:4."
+            "The first steps would ask all of a trace: write one load, as in closed:4, or none for the trace's times."
         )
     endless = isinstance(load, Closed | ClosedSteps) or (isinstance(load, Open) and load.endless)
     if num_requests is None and options.duration_ns is None and endless:
         num_requests = _num_planned(workload, trace)
     if trace is not None:
         trace = replayed(trace, options.replay, options.seed)
-        if not isinstance(load, LadderRules):  # of which it is the least of a step
-            trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
+        trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
     return Traffic(
         options=options,
         arrival=options.arrival or ("trace" if trace else "closed:1"),

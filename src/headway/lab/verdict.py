@@ -203,7 +203,8 @@ def _against(done: Rounds) -> tuple[str, ...]:
     found = list(unlike(_traits("A", done.of("A")), _traits("B", done.of("B"))))
     if done.same_server:
         found.append(
-            "Both sides are the same model of one endpoint, so B was asked with other prompts than A: A's would be cached."
+            "Both sides are the same model of one endpoint, so B was asked with other prompts than A, whose would be "
+            "cached; of `light`'s 864 some repeat."
         )
     sides: tuple[SideName, ...] = ("A", "B")
     for name in sides:

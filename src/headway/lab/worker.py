@@ -64,7 +64,8 @@ class _Worker:
             assert isinstance(job, Job)
             traffic = job.traffic
             talks = traffic.conversations(index=job.index, count=job.count)
-            with Client(traffic.options.endpoint, traffic.options.patience) as client:
+            options = traffic.options
+            with Client(options.endpoint, options.patience, traffic.token_counter()) as client:
                 driver = Driver(
                     client,
                     traffic.body,
