@@ -276,3 +276,22 @@ def _rest(master: int) -> bytes:
         return os.read(master, 1 << 16)
     except OSError:  # Linux's end of file, once nobody has the other side open
         return b""
+
+
+@pytest.mark.anyio
+async def test_what_is_no_terminal_takes_the_table_as_well() -> None:
+    """The self-test draws into nothing, so that the client is measured with what drawing costs it."""
+    drawn = io.StringIO()
+
+    class Nowhere(io.TextIOWrapper):
+        def write(self, text: str) -> int:
+            return drawn.write(text)
+
+    with io.FileIO(os.devnull, "w") as nothing, Nowhere(nothing) as nowhere:
+        with LiveScreen("nowhere", nowhere) as screen:
+            screen.begin(PLAN)
+            screen.see(SAMPLE)
+            await asyncio.sleep(0)
+            screen.draw()
+        assert screen.error is None
+    assert "nowhere" in drawn.getvalue()

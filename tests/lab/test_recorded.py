@@ -1,9 +1,12 @@
 """A run read back for a comparison has the figures that were printed of it."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headway.cli.bench_report import as_json
 from headway.lab.endpoint import parse_endpoint
 from headway.lab.raw_file import write_raw
 from headway.lab.recorded import read_run
@@ -30,3 +33,19 @@ def test_latencies_leave_out_the_warm_up_that_the_summary_left_out(tmp_path: Pat
     ):
         assert found.estimates[key].value == pytest.approx(told, rel=1e-5)
     assert found.traits.num_offered == 80
+
+
+def test_turns_of_one_conversation_are_one_sample_of_a_printed_run(tmp_path: Path) -> None:
+    widths = []
+    for turns in (1, 5):
+        exchanges = [
+            replace(answered(1000 * number, conversation=number // turns), turn=number % turns + 1)
+            for number in range(40)
+        ]
+        result = run_of(RunOptions(endpoint=parse_endpoint("localhost:1")), exchanges)
+        path = tmp_path / f"{turns}.json"
+        path.write_text(json.dumps(as_json(result)))
+        interval = read_run(path, "RUN1", 0).estimates["failures"].interval
+        assert interval is not None
+        widths.append(interval[1] - interval[0])
+    assert widths[1] > 2 * widths[0]

@@ -139,3 +139,26 @@ def test_the_order_of_records_says_nothing() -> None:
         for number in range(40)
     ]
     assert as_json(summarise(run[::-1])) == as_json(summarise(run))
+
+
+def test_time_between_parts_is_no_time_of_theirs() -> None:
+    """A ladder's found rate may be measured early and again late; what was measured between is in no rate."""
+    early = [answered(ttft_ms=50, intended_ms=100 * number) for number in range(11)]
+    late = [answered(ttft_ms=50, intended_ms=60_000 + 100 * number) for number in range(11)]
+    whole, together = summarise(early), summarise([*early, *late], parts=[early, late, []])
+    assert together.duration_s == pytest.approx(2 * whole.duration_s)
+    assert together.request_rate == pytest.approx(10)
+    assert together.output_tok_s == pytest.approx(whole.output_tok_s)
+    assert together.num_offered == 22
+
+
+def test_opening_connections_is_told_apart() -> None:
+    one = answered(ttft_ms=50)
+    opened = replace(
+        one, stamps=replace(one.stamps, dispatched_ns=one.stamps.dispatched_ns - 3 * MS, connect_ns=3 * MS)
+    )
+    found = summarise([one, opened])
+    assert (found.connect.n, found.connect.mean) == (1, 3)
+    connect = as_json(found)["connect_ms"]
+    assert isinstance(connect, dict)
+    assert connect["p50"] == 3

@@ -57,6 +57,14 @@ class _Summary(msgspec.Struct):
     server: _Server | None = None
 
 
+class _Turn(msgspec.Struct):
+    offered: int
+
+
+class _ByCache(msgspec.Struct):
+    cached_share: float | None = None
+
+
 class _Printed(_Summary, kw_only=True):
     """What `headway bench --json` prints."""
 
@@ -70,6 +78,13 @@ class _Printed(_Summary, kw_only=True):
     believable: bool
     slo: dict[str, float] | None = None
     ladder: dict[str, Any] | None = None
+    by_turn: list[_Turn] = []
+    by_cache: _ByCache | None = None
+
+    @property
+    def num_conversations(self) -> int:
+        """How many samples its requests are: those of one conversation resemble each other."""
+        return self.by_turn[0].offered if self.by_turn else self.offered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,12 +226,12 @@ def _of_printed(path: str, name: str, printed: _Printed) -> Recorded:
             },
             believable=printed.believable,
             interrupted=printed.interrupted,
-            cached=None,
+            cached=None if printed.by_cache is None else printed.by_cache.cached_share,
         ),
         started_at=None,
         slo_ms=printed.slo,
         estimates={key: estimate for key, estimate in told.items() if estimate is not None}
-        | _shares(printed, printed.offered),
+        | _shares(printed, printed.num_conversations),
         has_records=False,
     )
 
