@@ -258,7 +258,8 @@ async def test_lengths_are_made_by_the_servers_count() -> None:
     assert found.token_estimate is not None
     assert found.token_estimate.source == "server"
     assert len(prompts) == 2
-    assert all(4500 < len(prompt) <= 5000 for prompt in prompts)
+    # Ten characters a token, and a little more: the server rounds down what it counts.
+    assert all(4500 < len(prompt) <= 5010 for prompt in prompts)
 
 
 @pytest.mark.parametrize(
