@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headway.lab.estimates import KINDS, ends, latency_estimates, share_estimate
+from headway.lab.distribution import ends
+from headway.lab.estimates import KINDS, latency_estimates, share_estimate
 from headway.lab.exchange import Exchange
 from headway.lab.summary import summarise
 from support.lab_runs import answered

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.bench_options import add_load_options, check_raw, load_options, require_packages
+from headway.cli.bench_options import INTERRUPTED, add_load_options, check_raw, load_options, require_packages
 from headway.cli.options import api_key
 from headway.core.errors import ConfigError
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from headway.cli.main import Subparsers
     from headway.lab.measurement import RunResult
     from headway.lab.run_options import RunOptions
-
-_INTERRUPTED = 130
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -82,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             from headway.lab.html_report import write_report
 
             write_report(result, args.report)
-    return _INTERRUPTED if result.interrupted else 0
+    return INTERRUPTED if result.interrupted else 0
 
 
 async def _watched(options: "RunOptions") -> "RunResult":

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.bench_diff import add_verdict_options
-from headway.cli.bench_options import add_load_options, load_options, require_packages, require_pyarrow
+from headway.cli.bench_options import (
+    INTERRUPTED,
+    add_load_options,
+    load_options,
+    require_packages,
+    require_pyarrow,
+)
 from headway.cli.options import positive
 from headway.core.errors import ConfigError
 
@@ -15,7 +21,6 @@ if TYPE_CHECKING:
     from headway.cli.main import Subparsers
     from headway.lab.rounds import Round, Turn
 
-_INTERRUPTED = 130
 _REQUESTS = 20
 _ROUNDS = 5
 _SUMMARY = "comparison.json"
@@ -75,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     print(json.dumps(told, indent=2) if args.json else as_text(done, found))
     if keeper is not None:
         keeper.finish(told)
-    return _INTERRUPTED if done.interrupted else 0
+    return INTERRUPTED if done.interrupted else 0
 
 
 class _Keeper:

@@ -6,6 +6,7 @@ import numpy as np
 
 from headway import __version__
 from headway.cli.table import aligned
+from headway.lab.figure_text import number
 from headway.lab.measurement import RunResult
 from headway.lab.rounds import Rounds
 from headway.lab.run_options import RunOptions
@@ -81,9 +82,7 @@ def _row(figure: Judged) -> tuple[str, ...]:
 def _ms(rounds: tuple[float, ...]) -> str:
     """The geometric mean, of which the ratio is one."""
     mean = float(np.exp(np.mean(np.log(rounds))))
-    if not np.isfinite(mean):
-        return "-"
-    return f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}"
+    return number(mean) if np.isfinite(mean) else "-"
 
 
 def _goodput(results: Sequence[RunResult]) -> float:

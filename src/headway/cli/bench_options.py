@@ -4,9 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.bench_trace import add_bytes_per_token
 from headway.cli.options import above_zero, not_negative, positive
 from headway.core.errors import ConfigError
+
+INTERRUPTED = 130
+"""Exit code of a measurement that Ctrl-C ended and that told what was over."""
 
 if TYPE_CHECKING:
     from headway.lab.endpoint import Endpoint
@@ -87,6 +89,23 @@ def add_load_options(
     )
 
 
+def add_bytes_per_token(parser: argparse.ArgumentParser) -> None:
+    """Add how an access log's bytes become tokens."""
+    parser.add_argument(
+        "--bytes-per-token",
+        type=bytes_per_token,
+        metavar="N[:M]",
+        help="of an access log: bytes of a prompt's token, and of an answer's if it differs, such as 4:200 for streams "
+        "(default: 4)",
+    )
+
+
+def bytes_per_token(text: str) -> tuple[float, float]:
+    """Parse N or N:M into bytes per token of prompts and answers; raises ArgumentTypeError."""
+    prompt, colon, answer = text.partition(":")
+    return above_zero(prompt), above_zero(answer if colon else prompt)
+
+
 def require_packages() -> None:
     """Raise ConfigError where the lab's packages are missing."""
     try:
@@ -115,27 +134,22 @@ def check_raw(path: Path) -> None:
 
 def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | None) -> "RunOptions":
     """Build what is measured of parsed options; raises ConfigError for an SLO that is none."""
-    from headway.core.clock import NS_PER_S
-    from headway.lab.run_options import RunOptions
-    from headway.lab.slo import parse_slo
-    from headway.lab.trace_replay import trace_replay
+    from headway.lab.api import run_options
 
-    return RunOptions(
-        endpoint=endpoint,
-        model=model,
+    return run_options(
+        endpoint,
+        model,
         workload=args.workload,
         arrival=args.arrival,
-        lines=args.lines,
-        replay=trace_replay(
-            speed=args.trace_speed,
-            spread_times=args.spread_times or False,
-            bytes_per_token=args.bytes_per_token,
-        ),
-        num_requests=args.requests,
-        duration_ns=None if args.duration is None else args.duration * NS_PER_S,
+        requests=args.requests,
+        duration_s=args.duration,
         output_tokens=args.output_tokens,
+        lines=args.lines,
+        trace_speed=args.trace_speed,
+        spread_times=args.spread_times or False,
+        bytes_per_token=args.bytes_per_token,
         tokenizer=args.tokenizer,
-        slo=None if args.slo is None else parse_slo(args.slo),
+        slo=args.slo,
         seed=args.seed,
-        num_processes=args.processes,
+        processes=args.processes,
     )

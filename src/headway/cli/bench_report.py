@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from headway import __version__
 from headway.cli import bench_ladder
 from headway.cli import bench_server_report as server_report
-from headway.cli.bench_sections import concurrency, labels, ms, sentences, turns, with_interval
+from headway.cli.bench_sections import NOT_TOLD, concurrency, labels, sentences, turns, with_interval
 from headway.cli.table import aligned
 from headway.cli.trace_report import read_lines, shared_times_line
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import Distribution
+from headway.lab.figure_text import mean_text, number
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.slo import limits_ms
 from headway.lab.summary import Summary
@@ -67,8 +68,8 @@ def _lines(result: RunResult) -> Iterator[str]:
         f"{options.workload}, {result.arrival}, {summary.num_offered:,} requests in {summary.duration_s:,.1f} s, "
         f"{summary.num_ok:,} answered"
     )
-    for label, number in summary.failures.items():
-        yield f"  {number} failed: {label}"
+    for label, num_failed in summary.failures.items():
+        yield f"  {num_failed} failed: {label}"
     yield from _trace_lines(result)
     if summary.num_unsent_turns:
         yield f"  {summary.num_unsent_turns} turns were not sent, as the turn before failed"
@@ -98,8 +99,8 @@ def _headline(result: RunResult) -> str:
     ttft, itl = summary.ttft.successes.percentiles["p50"], summary.itl.percentiles["p50"]
     if ttft is None:
         return f"No request was answered: {where}"
-    then = "" if itl is None else f", then one every {ms(itl)} ms"
-    return f"First token after {ms(ttft)} ms{then} (medians): {where}"
+    then = "" if itl is None else f", then one every {number(itl)} ms"
+    return f"First token after {number(ttft)} ms{then} (medians): {where}"
 
 
 def _totals(summary: Summary) -> Iterator[str]:
@@ -136,13 +137,7 @@ def _trace_lines(result: RunResult) -> Iterator[str]:
 def _table(figures: Mapping[str, Distribution]) -> Iterator[str]:
     rows = [("ms", *(f"{name} (95 % interval)" for name in _SHOWN), "mean ± deviation", "n")]
     rows += [
-        (name, *(with_interval(found, shown) for shown in _SHOWN), _mean(found), f"{found.n:,}")
+        (name, *(with_interval(found, shown) for shown in _SHOWN), mean_text(found, NOT_TOLD), f"{found.n:,}")
         for name, found in figures.items()
     ]
     yield from aligned(rows, "<>>>>>")
-
-
-def _mean(found: Distribution) -> str:
-    if found.mean is None:
-        return "-"
-    return ms(found.mean) + ("" if found.std is None else f" ± {ms(found.std)}")

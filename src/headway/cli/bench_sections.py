@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from headway.cli.table import aligned
 from headway.lab.breakdown import Part
 from headway.lab.distribution import Distribution
+from headway.lab.figure_text import number, percentile_text
 from headway.lab.interval_fit import Fit, IntervalModel
 from headway.lab.summary import Summary
 
+NOT_TOLD = "-"
+"""Any terminal's font has it."""
 _NAMED_TURN = 5
 """Latency grows with every turn: by the fifth a conversation is what a conversation is."""
 _MOST_ROWS = 8
@@ -29,7 +32,7 @@ def turns(summary: Summary) -> Iterator[str]:
     fifth = summary.by_turn.get(_NAMED_TURN)
     if fifth is not None and fifth.ttft.successes.n:
         first = summary.by_turn[min(summary.by_turn)].ttft.successes.percentiles["p50"]
-        beside = "" if first is None else f"; of the first {ms(first)}"
+        beside = "" if first is None else f"; of the first {number(first)}"
         yield f"TTFT of the fifth turn: {with_interval(fifth.ttft.successes, 'p50')} ms{beside}"
 
 
@@ -59,7 +62,7 @@ def concurrency(summary: Summary) -> Iterator[str]:
             percentile(crowd.tpot.successes, "p50"),
             percentile(crowd.e2e.successes, "p50"),
             percentile(crowd.request_tok_s, "p50"),
-            "-" if crowd.output_tok_s is None else ms(crowd.output_tok_s),
+            "-" if crowd.output_tok_s is None else number(crowd.output_tok_s),
             f"{crowd.num_ok:,}",
         )
         for name, crowd in zip(names, crowds, strict=True)
@@ -81,20 +84,12 @@ def sentences(summary: Summary) -> Iterator[str]:
 def percentile(found: Distribution, name: str) -> str:
     """Return a percentile as text."""
     value = found.percentiles[name]
-    return "-" if value is None else ms(value)
+    return NOT_TOLD if value is None else number(value)
 
 
 def with_interval(found: Distribution, name: str) -> str:
     """Return a percentile with its interval as text."""
-    value, interval = found.percentiles[name], found.intervals[name]
-    if value is None:
-        return "-"
-    return ms(value) if interval is None else f"{ms(value)} ({ms(interval[0])} to {ms(interval[1])})"
-
-
-def ms(value: float) -> str:
-    """Return milliseconds, or another figure, with the digits that a person reads."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return percentile_text(found, name, NOT_TOLD)
 
 
 def _parts(what: str, parts: Mapping[str, Part]) -> Iterator[str]:
@@ -141,7 +136,8 @@ def _prefill(summary: Summary) -> Iterator[str]:
     if line is not None and line.interval[0] > 0:
         low, high = line.interval
         said.append(
-            f"+{ms(line.ms_per_1k)} ms ({ms(low)} to {ms(high)}) per 1,000 computed prompt tokens, on {ms(line.base_ms)} ms"
+            f"+{number(line.ms_per_1k)} ms ({number(low)} to {number(high)}) per 1,000 computed prompt tokens, on "
+            f"{number(line.base_ms)} ms"
         )
     if summary.prefill is not None:
         kinds = summary.prefill.num_kinds
@@ -184,7 +180,7 @@ def _family(fit: Fit, unit: str) -> str:
     found = fit.parameters
     if fit.family == "two lognormals":
         parts: Sequence[str] = [
-            f"{share:.0%} around {ms(math.exp(found[mu]))} {unit}, σ {found[sigma]:.2g}"
+            f"{share:.0%} around {number(math.exp(found[mu]))} {unit}, σ {found[sigma]:.2g}"
             for share, mu, sigma in (
                 (found["share"], "mu", "sigma"),
                 (1 - found["share"], "mu_2", "sigma_2"),

@@ -1,17 +1,22 @@
 """What `headway bench` prints of the server: its own view of a run beside ours, and what prompts were measured with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
+import numpy as np
+
 from headway.cli.table import aligned
-from headway.lab.distribution import Distribution
-from headway.lab.figures import figure
+from headway.core.clock import NS_PER_MS
+from headway.lab.distribution import Distribution, describe
+from headway.lab.exchange import Exchange
+from headway.lab.figure_text import number
+from headway.lab.goodput import values
 from headway.lab.latency import e2e_from_dispatch_ns, tpot_ns, ttft_from_dispatch_ns
 from headway.lab.measurement import RunResult
 from headway.lab.metric_page import Bucketed
 from headway.lab.server_metrics import ServerView
 from headway.lab.server_metrics import as_json as view_json
-from headway.lab.summary import itl_distribution
+from headway.lab.summary import itl_samples
 
 _SHOWN = ("p50", "p95", "p99")
 
@@ -66,10 +71,10 @@ def _table(view: ServerView, result: RunResult) -> Iterator[str]:
     # Of all requests, warm-up too, as the server counts them.
     ok = [exchange for exchange in result.exchanges if exchange.ok]
     ours: tuple[tuple[str, Bucketed | None, Distribution | None], ...] = (
-        ("TTFT", view.ttft, figure(ttft_from_dispatch_ns, ok).successes),
-        ("ITL", view.itl, itl_distribution(ok)),
-        ("TPOT", view.tpot, figure(tpot_ns, ok).successes),
-        ("E2E", view.e2e, figure(e2e_from_dispatch_ns, ok).successes),
+        ("TTFT", view.ttft, _of(ttft_from_dispatch_ns, ok)),
+        ("ITL", view.itl, describe(itl_samples(ok)[0])),
+        ("TPOT", view.tpot, _of(tpot_ns, ok)),
+        ("E2E", view.e2e, _of(e2e_from_dispatch_ns, ok)),
         ("queue", view.queue, None),
     )
     rows: list[tuple[str, ...]] = [("ms, as the server sees it", *_SHOWN, "mean", "n")]
@@ -84,15 +89,18 @@ def _table(view: ServerView, result: RunResult) -> Iterator[str]:
         yield from aligned(rows, "<>>>>>")
 
 
+def _of(figure: Callable[[Exchange], float | None], ok: Sequence[Exchange]) -> Distribution:
+    """Without regard to conversations, whose resampling would take seconds for intervals that nothing shows."""
+    return describe(np.asarray(values(figure, ok).successes) / NS_PER_MS)
+
+
 def _between(times: Bucketed, name: str) -> str:
     bounds = times.percentiles[name]
     if bounds is None:
         return "-"
     lower, upper = bounds
-    return f"over {_ms(lower)}" if upper == float("inf") else f"{_ms(lower)} to {_ms(upper)}"
+    return f"over {number(lower)}" if upper == float("inf") else f"{number(lower)} to {number(upper)}"
 
 
 def _ms(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return "-" if value is None else number(value)

@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.options import above_zero
-from headway.core.errors import ConfigError
+from headway.cli.bench_options import add_bytes_per_token, require_packages
 
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
@@ -31,31 +30,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.set_defaults(run=run)
 
 
-def add_bytes_per_token(parser: argparse.ArgumentParser) -> None:
-    """Add how an access log's bytes become tokens."""
-    parser.add_argument(
-        "--bytes-per-token",
-        type=bytes_per_token,
-        metavar="N[:M]",
-        help="of an access log: bytes of a prompt's token, and of an answer's if it differs, such as 4:200 for streams "
-        "(default: 4)",
-    )
-
-
-def bytes_per_token(text: str) -> tuple[float, float]:
-    """Parse N or N:M into bytes per token of prompts and answers; raises ArgumentTypeError."""
-    prompt, colon, answer = text.partition(":")
-    return above_zero(prompt), above_zero(answer if colon else prompt)
-
-
 def run(args: argparse.Namespace) -> int:
     """Describe and print; raises HeadwayError for what cannot be read."""
-    try:
-        import scipy  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "`headway bench` needs numpy and scipy: `make lab`, or pip install 'headway[lab]'."
-        ) from None
+    require_packages()
     from headway.cli.trace_report import as_json, as_text
     from headway.lab.access_summary import summarise_access
     from headway.lab.trace import TraceFormat

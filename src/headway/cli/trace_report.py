@@ -8,6 +8,7 @@ from headway.cli.table import aligned
 from headway.core.clock import NS_PER_S
 from headway.lab.access_summary import AccessSummary
 from headway.lab.distribution import Distribution
+from headway.lab.figures import rounded
 from headway.lab.trace_facts import TraceFacts, facts_json
 from headway.lab.trace_summary import TraceSummary
 from headway.models.summary import printable
@@ -29,17 +30,17 @@ def as_json(
         **facts_json(facts),
         "starts_at": None if found.started_at is None else found.started_at.isoformat(),
         "arrivals": {
-            "mean_rate_s": _rounded(found.mean_rate),
+            "mean_rate_s": rounded(found.mean_rate),
             "peak_second": {
                 "requests": found.peak_second,
                 "at_s": found.peak_offset_ns / NS_PER_S,
             },
-            "gap_cv": _rounded(found.gap_cv),
+            "gap_cv": rounded(found.gap_cv),
             "by_hour": None if found.by_hour is None else list(found.by_hour),
         },
         "input_tokens": _tokens_json(found.input_tokens),
         "output_tokens": _tokens_json(found.output_tokens),
-        "shared_prefix": _rounded(found.shared_prefix),
+        "shared_prefix": rounded(found.shared_prefix),
         "failed": found.num_failed,
         "sessions": found.num_sessions,
         "access": None if access is None else _access_json(access),
@@ -160,15 +161,15 @@ def _access_json(access: AccessSummary) -> dict[str, object]:
             "method": route.method,
             "path": route.path,
             "requests": route.num_requests,
-            "weight": _rounded(route.weight),
+            "weight": rounded(route.weight),
             "failed": route.num_failed,
             "timed": route.num_timed,
-            "p95_ms": _rounded(route.p95_ms),
+            "p95_ms": rounded(route.p95_ms),
         }
         for route in access.routes
     ]
     shares = {
-        name: {value: _rounded(share) for value, share in each} for name, each in _features(access).items()
+        name: {value: rounded(share) for value, share in each} for name, each in _features(access).items()
     }
     return {"routes": routes, **shares}
 
@@ -176,11 +177,7 @@ def _access_json(access: AccessSummary) -> dict[str, object]:
 def _tokens_json(found: Distribution) -> dict[str, object]:
     """Without intervals: the trace is all there is, no sample of anything."""
     told = {**found.percentiles, "mean": found.mean, "std": found.std}
-    return {**{name: _rounded(value) for name, value in told.items()}, "n": found.n}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")
+    return {**{name: rounded(value) for name, value in told.items()}, "n": found.n}
 
 
 def _count(value: float | None) -> str:

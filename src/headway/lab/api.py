@@ -29,7 +29,7 @@ REQUESTS_A_TURN = 20
 
 
 class Load(TypedDict, total=False):
-    """What is sent, when, and how much of it: the options of `run` that are no endpoint's, with their defaults."""
+    """What is sent, when, and how much of it; `run_options` has the defaults."""
 
     workload: str
     arrival: str | None
@@ -46,49 +46,13 @@ class Load(TypedDict, total=False):
     processes: int | None
 
 
-def run(
-    url: str,
-    *,
-    model: str | None = None,
-    api_key: str | None = None,
-    workload: str = "light",
-    arrival: str | None = None,
-    requests: int | None = None,
-    duration_s: float | None = None,
-    output_tokens: int = 128,
-    lines: int | None = None,
-    trace_speed: float | None = None,
-    spread_times: bool | float = False,
-    bytes_per_token: tuple[float, float] | None = None,
-    tokenizer: str | Path | None = None,
-    slo: str | None = None,
-    seed: int = 0,
-    processes: int | None = None,
-) -> RunResult:
-    """Measure an endpoint as `headway bench` does, whose options these are, and return the figures with every record.
+def run(url: str, *, model: str | None = None, api_key: str | None = None, **load: Unpack[Load]) -> RunResult:
+    """Measure an endpoint as `headway bench` does, and return the figures with every record.
 
-    `spread_times` is True for the grid of the trace's format, or a number of seconds; `bytes_per_token` of an access log's
-    prompts and answers. Blocks, and brings its own event loop; inside one, await `headway.lab.measurement.measure`. Raises
-    ConfigError for what cannot be asked or an endpoint that does not answer.
+    `load` has the command's options and defaults. Blocks, and brings its own event loop; inside one, await
+    `headway.lab.measurement.measure`. Raises ConfigError for what cannot be asked or an endpoint that does not answer.
     """
-    options = _options(
-        parse_endpoint(url, api_key),
-        model,
-        workload=workload,
-        arrival=arrival,
-        requests=requests,
-        duration_s=duration_s,
-        output_tokens=output_tokens,
-        lines=lines,
-        trace_speed=trace_speed,
-        spread_times=spread_times,
-        bytes_per_token=bytes_per_token,
-        tokenizer=tokenizer,
-        slo=slo,
-        seed=seed,
-        processes=processes,
-    )
-    return uvloop.run(measure(options))
+    return uvloop.run(measure(run_options(parse_endpoint(url, api_key), model, **load)))
 
 
 def compare(
@@ -111,12 +75,12 @@ def compare(
         raise ConfigError(f"least_effect must lie between 0 and 1, not be {least_effect}.")
     load = {"requests": REQUESTS_A_TURN, **load}
     sides = [parse_side(side) if isinstance(side, str) else side for side in (a, b)]
-    options_a, options_b = (_options(side.endpoint, side.model, **load) for side in sides)
+    options_a, options_b = (run_options(side.endpoint, side.model, **load) for side in sides)
     done = uvloop.run(take_turns(Plan(a=options_a, b=options_b, num_rounds=rounds), on_round=on_round))
     return verdict(done, least_effect=least_effect), done
 
 
-def _options(
+def run_options(
     endpoint: Endpoint,
     model: str | None,
     *,
@@ -134,6 +98,11 @@ def _options(
     seed: int = 0,
     processes: int | None = None,
 ) -> RunOptions:
+    """Return what is measured, of the command's options by name; raises ConfigError for numbers that are none of them.
+
+    `spread_times` is True for the grid of the trace's format, or a number of seconds; `bytes_per_token` of an access log's
+    prompts and answers.
+    """
     for name, number in (
         ("requests", requests),
         ("duration_s", duration_s),

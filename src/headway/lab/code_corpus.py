@@ -9,6 +9,7 @@ import sysconfig
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -47,6 +48,7 @@ class CodePiece:
     text: str
 
 
+@cache
 def standard_library(folder: Path | None = None) -> tuple[SourceFile, ...]:
     """Read the .py files of a standard library, by default the running interpreter's, sorted by name, without tests.
 

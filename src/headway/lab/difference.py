@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from headway.lab import comparison
-from headway.lab.distribution import Interval
-from headway.lab.estimates import KINDS, Estimate, Kind, ends
+from headway.lab.distribution import Interval, ends
+from headway.lab.estimates import KINDS, Estimate, Kind
 
 Judgement = Literal["better", "worse", "equal", "unknown"]
 

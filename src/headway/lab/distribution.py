@@ -163,7 +163,9 @@ def _cluster_intervals(
         for name, share in shares.items():
             ranks = np.maximum(1, np.ceil(np.round(up_to[:, -1] * share, 9)))
             found[name].append(ordered[blocks.positions(times, up_to, ranks)])
-    return _ends(np.concatenate(means)), {name: _ends(np.concatenate(each)) for name, each in found.items()}
+    drawn_means = np.concatenate(means)
+    intervals: dict[str, Interval | None] = {name: ends(np.concatenate(each)) for name, each in found.items()}
+    return ends(drawn_means) if len(drawn_means) else None, intervals
 
 
 class _Blocks:
@@ -198,8 +200,7 @@ class _Blocks:
         return found
 
 
-def _ends(drawn: Floats) -> Interval | None:
-    if not len(drawn):
-        return None
+def ends(drawn: Floats) -> Interval:
+    """Return the interval that holds the middle 95 % of what was drawn, which is something."""
     ordered = np.sort(drawn)
     return percentile(ordered, (1 - CONFIDENCE) / 2), percentile(ordered, (1 + CONFIDENCE) / 2)

@@ -21,8 +21,8 @@ from headway.lab.distribution import (
     RESAMPLES,
     Floats,
     Interval,
+    ends,
     order_interval,
-    percentile,
 )
 from headway.lab.exchange import Exchange
 from headway.lab.goodput import values
@@ -122,12 +122,6 @@ def share_estimate(num: int, of: int, num_conversations: int) -> Estimate:
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2) / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return Estimate(value=share, interval=(min(share, middle - half), max(share, middle + half)))
-
-
-def ends(draws: Floats) -> Interval:
-    """Return the interval that holds the middle 95 % of draws."""
-    ordered = np.sort(draws)
-    return percentile(ordered, (1 - CONFIDENCE) / 2), percentile(ordered, (1 + CONFIDENCE) / 2)
 
 
 _SHARES: Final[Mapping[str, tuple[str, float | None]]] = {

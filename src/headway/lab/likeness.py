@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.lab.exchange import Exchange
-from headway.lab.tokens import token_counts
+from headway.lab.tokens import common_source, token_counts
 
 MOST_APART = 0.1
 """A tenth of the longer answers, or of the prompts, is more than chance does to runs that were asked the same."""
@@ -47,8 +47,7 @@ def cached_share(exchanges: Sequence[Exchange]) -> float | None:
 
 def tokens_by(exchanges: Sequence[Exchange]) -> str | None:
     """Return what tokens were counted by, as a summary's `tokens_by`."""
-    sources = {token_counts(exchange).source for exchange in exchanges if exchange.ok}
-    return None if not sources else sources.pop() if len(sources) == 1 else "mixed"
+    return common_source(token_counts(exchange) for exchange in exchanges if exchange.ok)
 
 
 def _unlike(a: Traits, b: Traits) -> Iterator[str]:

@@ -26,7 +26,6 @@ from headway.lab.summary import Summary, summarise
 from headway.lab.token_estimate import TokenEstimate
 from headway.lab.trace_facts import TraceFacts
 from headway.lab.traffic import Traffic, plan_traffic
-from headway.lab.workload_spec import num_turns, parse_workload
 
 LAG_LIMIT_NS = 10 * NS_PER_MS
 """A client that sends later than this in one of a hundred requests measured itself."""
@@ -89,7 +88,7 @@ async def measure(
             step_ns=options.duration_ns,
             num_requests=options.num_requests,
             lag_limit_ns=LAG_LIMIT_NS,
-            turns=num_turns(parse_workload(options.workload)),
+            turns=traffic.turns,
         )
     endpoint = options.endpoint
     if options.model is None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import percentile
@@ -22,7 +21,6 @@ LEAST_PER_LEVEL = 3
 WIDE = 5
 """A largest value of so many medians leaves the rest of a linear axis a fifth of it."""
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 

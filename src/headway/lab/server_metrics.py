@@ -4,12 +4,12 @@ Each names its metrics in its own way, and counts requests of others as well. Wh
 """
 
 import asyncio
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Literal
 
 from headway.lab.endpoint import Endpoint
+from headway.lab.figures import rounded
 from headway.lab.metric_page import Bucketed, Growth, Labels, MetricPage, growth, parse_page
 from headway.lab.side_request import body_of
 
@@ -194,14 +194,10 @@ def _times_json(times: Bucketed | None) -> dict[str, object] | None:
     if times is None:
         return None
     percentiles = {
-        name: None if bounds is None else [_number(bound) for bound in bounds]
+        name: None if bounds is None else [rounded(bound) for bound in bounds]
         for name, bounds in times.percentiles.items()
     }
-    return {"n": times.n, "mean": None if times.mean is None else _number(times.mean), **percentiles}
-
-
-def _number(value: float) -> float | str:
-    return float(f"{value:.6g}") if math.isfinite(value) else "inf"
+    return {"n": times.n, "mean": rounded(times.mean), **percentiles}
 
 
 def _of_model(grown: Growth, model: str) -> Callable[[Labels], bool]:

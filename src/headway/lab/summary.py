@@ -23,7 +23,7 @@ from headway.lab.breakdown import (
     prompt_tokens,
 )
 from headway.lab.concurrency import Crowd, InFlight, by_concurrency, by_concurrency_json
-from headway.lab.distribution import Distribution, describe
+from headway.lab.distribution import Distribution, Floats, Ints, describe
 from headway.lab.exchange import Exchange
 from headway.lab.figures import Figure, distribution_json, figure, figure_json, interval_json, rounded
 from headway.lab.goodput import Goodput, failures, goodput
@@ -39,7 +39,7 @@ from headway.lab.latency_model import (
 from headway.lab.prompt_line import PromptLine, prompt_line
 from headway.lab.rates import peak_rate
 from headway.lab.slo import Slo
-from headway.lab.tokens import TokenSource, token_counts
+from headway.lab.tokens import TokenSource, common_source, token_counts
 from headway.lab.warm_up import WarmUp, find_warm_up, in_order
 
 
@@ -114,7 +114,6 @@ def summarise(
     kept_ok = [exchange for exchange in kept if exchange.ok]
     ok = [exchange for exchange in exchanges if exchange.ok]
     counts = [token_counts(exchange) for exchange in ok]
-    sources = {count.source for count in counts}
     num_tokens = sum(count.total for count in counts)
     parts = [part for part in parts or (exchanges,) if part]
     firsts = [min(map(due_ns, part)) for part in parts]
@@ -134,9 +133,9 @@ def summarise(
         ttft_from_dispatch=figure(ttft_from_dispatch_ns, kept),
         tpot=figure(tpot_ns, kept),
         e2e=figure(e2e_ns, kept),
-        itl=itl_distribution(kept_ok),
+        itl=describe(*itl_samples(kept_ok)),  # its intervals draw whole requests
         lag=describe([lag_ns(exchange) / NS_PER_MS for exchange in exchanges]),
-        token_source=sources.pop() if len(sources) == 1 else ("mixed" if sources else None),
+        token_source=common_source(counts),
         connect=describe([setup_ns / NS_PER_MS for setup_ns in setups]),
         duration_s=duration_ns / NS_PER_S,
         request_rate=(len(exchanges) - len(parts)) * NS_PER_S / spread_ns if spread_ns else None,
@@ -202,9 +201,7 @@ def _line_json(line: PromptLine | None) -> dict[str, object] | None:
     }
 
 
-def itl_distribution(ok: Sequence[Exchange]) -> Distribution:
-    """Return ITL over the tokens of requests, in milliseconds; its intervals draw whole requests."""
+def itl_samples(ok: Sequence[Exchange]) -> tuple[Floats, Ints]:
+    """Return ITL of each token of some requests, in milliseconds, and which of the requests it is of."""
     found = interval_table(arrival_table(ok))
-    return describe(
-        np.repeat(found.each_ns / NS_PER_MS, found.num_tokens), np.repeat(found.request, found.num_tokens)
-    )
+    return np.repeat(found.each_ns / NS_PER_MS, found.num_tokens), np.repeat(found.request, found.num_tokens)

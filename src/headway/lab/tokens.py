@@ -5,7 +5,7 @@ seldom say how many. What the usage counts in total is spread over the chunks; w
 taken; without both a chunk counts as one, and the result says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,6 +53,12 @@ def token_counts(exchange: Exchange) -> TokenCounts:
     if all_known and events:
         return TokenCounts(source="tokenizer", counts=tuple(known))
     return TokenCounts(source="chunks", counts=(1,) * len(events))
+
+
+def common_source(counts: Iterable[TokenCounts]) -> TokenSource | Literal["mixed"] | None:
+    """Return what all of these were counted by, `mixed` where that differs; None of none."""
+    sources = {count.source for count in counts}
+    return None if not sources else sources.pop() if len(sources) == 1 else "mixed"
 
 
 def arrivals(exchange: Exchange) -> tuple[TokenSource, list[Arrival]]:

@@ -48,6 +48,7 @@ class Traffic:
     """Use `plan_traffic`, and `for_model` before conversations are made. `load` None: the trace's own times."""
 
     options: RunOptions
+    workload: Workload
     arrival: str
     load: Arrival | None
     trace: Trace | None
@@ -66,7 +67,7 @@ class Traffic:
         Raises ConfigError for lengths that do not fit the model.
         """
         estimate = None
-        if needs_lengths(parse_workload(self.options.workload)):
+        if needs_lengths(self.workload):
             corpus = CodeCorpus(standard_library(), self.options.seed)
             estimate = await measured_estimate(self.options.endpoint, model.name, corpus)
         made = replace(self, model=model, token_estimate=estimate)
@@ -99,9 +100,8 @@ class Traffic:
             max_context_tokens=self.model.max_context_tokens,
         )
         if self.trace is None:
-            workload = parse_workload(options.workload, options.lines)
-            assert not isinstance(workload, TraceFile)
-            made = conversations(workload, corpus, sizes)
+            assert not isinstance(self.workload, TraceFile)
+            made = conversations(self.workload, corpus, sizes)
         else:
             made = trace_conversations(self.trace, corpus, sizes)
         if not isinstance(self.load, LadderRules | ClosedSteps):  # each of their steps takes what it needs
@@ -120,11 +120,16 @@ class Traffic:
             offsets_ns(load, options.seed, num_requests=self.num_requests, duration_ns=options.duration_ns)
         )
 
+    @property
+    def turns(self) -> int | None:
+        """How many requests each conversation becomes; None where they differ."""
+        return num_turns(self.workload)
+
     def num_expected(self) -> int | None:
         """Return how many requests it becomes if all go well; None where that is not known before."""
         if isinstance(self.load, LadderRules):
             return None
-        turns = num_turns(parse_workload(self.options.workload))
+        turns = self.turns
         if turns is None:
             return self.num_requests  # or as many more as the last conversation has turns left
         ends = [] if self.num_requests is None else [math.ceil(self.num_requests / turns)]
@@ -138,7 +143,7 @@ class Traffic:
         """How many conversations a closed load, or each step of one, has at most; None: its duration ends it."""
         if self.num_requests is None or not isinstance(self.load, ClosedSteps):
             return self.num_requests  # of which `conversations` ends with the last request
-        return math.ceil(self.num_requests / (num_turns(parse_workload(self.options.workload)) or 1))
+        return math.ceil(self.num_requests / (self.turns or 1))
 
     def num_processes(self) -> int:
         """Return how many client processes send it: what is asked for, else no more than its rate or users take.
@@ -189,6 +194,7 @@ def plan_traffic(options: RunOptions) -> Traffic:
         trace = replace(trace, rows=trace.rows[:num_requests])  # only what is sent has to fit the model
     return Traffic(
         options=options,
+        workload=workload,
         arrival=options.arrival or ("trace" if trace else "closed:1"),
         load=load,
         trace=trace,
