@@ -8,15 +8,30 @@ WeightFormat = Literal["auto", "bf16", "int8", "int4", "nf4"]
 ActivationFormat = Literal["f32", "bf16"]
 KvFormat = Literal["bf16", "int8"]
 InstructionSet = Literal["auto", "portable", "avx2", "avx512", "avx512bf16"]
+PolicyName = Literal["slo", "fcfs", "shortest", "bucketed"]
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of a step and of the queue."""
 
+    policy: PolicyName = "slo"
+    """Who goes first. Only "slo" knows deadlines, shares and tenants, and refuses what would come too late."""
     max_num_seqs: int = 64
     """Most sequences that run at once (each choice counts)."""
     max_prefill_tokens: int = 256
-    """Most prompt tokens one step carries, over all sequences: what bounds the stall of running streams."""
+    """Most prompt tokens one step carries, over all sequences; fewer where the inter-token target asks for it."""
+    itl_target_s: float | None = 0.05
+    """What a step may take while anything runs, as far as prompts can be cut; None = only `max_prefill_tokens` counts."""
+    prefix_cache: bool = True
+    """Whether prompts start from what is cached of them."""
+    high_ttft_s: float = 2.0
+    normal_ttft_s: float = 15.0
+    low_ttft_s: float = 120.0
+    """When the first token is due, by class, where a request does not say."""
+    class_shares: tuple[int, int, int] = (50, 30, 20)
+    """Percent of the tokens for high, normal and low while all three have work waiting."""
+    lend_high: Literal["idle", "never"] = "idle"
+    """Whether others may have what high leaves: "never" keeps it free for the next one that is high."""
     max_draft_tokens: int = 8
     """Most tokens a sequence drafts per step for speculation; 0 = no speculation. It changes no answer."""
     max_queued_requests: int = 1024

@@ -23,6 +23,9 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     param: str = "response_format"
 
 
+ServiceClass = Literal["high", "normal", "low"]
+"""Class of service, most urgent first."""
+
 Pooling = Literal["mean", "last"]
 """How the hidden states of a text become one vector: their mean, or the last token's."""
 
@@ -42,7 +45,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     grammar           None = free text
     pooling           None = generate; else the answer is one vector (`Finished.embedding`), no token is generated, and
                       `n` is 1
-    arrival_ns        monotonic time of arrival at the gateway
+    arrival_ns        monotonic time of arrival at the gateway; None = when the engine takes it
+    service_class     whose share of the engine it is served from
+    tenant            whom its tokens are accounted to; "" is the default tenant
+    ttft_deadline_ns  the first token is due so long after arrival; None = as its class has it
+    itl_target_ns     most between two of its tokens, as far as the engine can; None = as configured
+    session           the conversation it belongs to, unique within its tenant; None = none
     """
 
     request_id: str
@@ -56,4 +64,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     adapter_id: int = 0
     grammar: Grammar | None = None
     pooling: Pooling | None = None
-    arrival_ns: int = 0
+    arrival_ns: int | None = None
+    service_class: ServiceClass = "normal"
+    tenant: str = ""
+    ttft_deadline_ns: int | None = None
+    itl_target_ns: int | None = None
+    session: str | None = None
