@@ -49,6 +49,10 @@ class Seq:
         return self.num_tokens
 
     @property
+    def num_expected(self) -> int:
+        return self.num_tokens
+
+    @property
     def num_left(self) -> int:
         return self.num_tokens - self.num_computed
 

@@ -7,8 +7,8 @@ Tenants of a class. The one served least goes first (`accounts`); tenants less t
 deadlines decide between them: with no lead at all long prompts of several tenants would be computed in turns, a chunk each,
 and all be late.
 
-Within a tenant: preempted streams, which somebody reads; then who can still meet its deadline, by slack (time until it must
-be computed without a pause); then who cannot, by arrival. Who has waited `AGED` times as long as it was promised comes first
+Within a tenant: preempted streams, which somebody reads; then who can still meet its deadline, by slack (until when its
+prompt could begin); then who cannot, by arrival. Who has waited `AGED` times as long as it was promised comes first
 of all, so that nobody starves.
 
 Least slack first and its behaviour past saturation: Liu and Layland, JACM 20/1, 1973; Locke, CMU-CS-86-134, 1986.
@@ -77,8 +77,11 @@ def _urgency(candidate: Candidate[S], now_ns: int, ns_per_token: float) -> _Key:
     promised_ns = urgent.deadline_ns - urgent.arrival_ns
     if urgent.is_resuming or now_ns - urgent.arrival_ns > AGED * promised_ns:
         return (0, urgent.order)
-    start_by_ns = urgent.deadline_ns - int(candidate.sequence.num_left * ns_per_token)
-    return (1, start_by_ns) if start_by_ns >= now_ns else (2, urgent.order)
+    sequence = candidate.sequence
+    if now_ns + sequence.num_left * ns_per_token > urgent.deadline_ns:
+        return (2, urgent.order)
+    # By the whole prompt, not by what is left of it: else each chunk would make room for another one, and all be late.
+    return (1, urgent.deadline_ns - int(sequence.num_expected * ns_per_token))
 
 
 def _tenant(tenants: dict[str, list[_Entry[S]]], queue: Queue[S]) -> str:
