@@ -12,6 +12,7 @@ from headway.core.messages import ChoiceFinished, Finished, Usage
 from headway.core.request import Request
 from headway.gateway.config import GatewayConfig
 from headway.obs.metrics import Metrics
+from headway.wire import openapi
 from support.asgi_client import Exchange
 from support.gateway_app import Service, service
 from support.scripted_client import Batch, answering
@@ -151,6 +152,16 @@ async def test_events_and_metrics_carry_the_class_and_never_the_tenant() -> None
     page = metrics.page()[1].decode()
     assert 'headway_requests_total{class="high",error="",model="fake",outcome="stop"} 1.0' in page
     assert "team-a" not in page
+
+
+def test_the_openapi_document_has_them_where_they_count() -> None:
+    paths: Any = openapi.document()["paths"]
+    having = {
+        path: {one["name"] for one in methods.get("post", {}).get("parameters", ())}
+        for path, methods in paths.items()
+    }
+    names = {name.lower() for name in HEADERS}
+    assert {path: found for path, found in having.items() if found} == dict.fromkeys(CALLS, names)
 
 
 async def test_web_pages_of_an_allowed_origin_may_send_them() -> None:
