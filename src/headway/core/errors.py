@@ -109,7 +109,7 @@ class QueueFull(Unavailable):
 
 
 class DeadlineUnmet(Unavailable):
-    """The first token could not come before it is due; `retry_after_s` is the wait that was predicted."""
+    """The first token is not expected by its deadline; `retry_after_s` is the wait that was predicted."""
 
     code = "deadline_unmet"
 
