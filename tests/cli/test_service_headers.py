@@ -62,6 +62,16 @@ def test_a_tenant_finds_its_own_prompts_cached_and_no_others(trusting_server: Re
     assert cached_tokens("second") == 0
 
 
+def test_a_deadline_that_has_passed_is_refused_at_once_with_when_to_come_again(
+    trusting_server: RealServer,
+) -> None:
+    answer = ask(trusting_server, {"x-headway-ttft-ms": "0", "x-headway-class": "high"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "deadline_unmet")
+    assert int(answer.headers["retry-after"]) >= 1
+    name = "headway_requests_total{class=high}{error=deadline_unmet}{outcome=refused}"
+    assert eventually(lambda: trusting_server.metrics().get(name) == 1)
+
+
 def test_without_the_option_they_are_ignored(shared_server: RealServer) -> None:
     answer = ask(shared_server, MALFORMED)
     assert answer.status_code == 200
