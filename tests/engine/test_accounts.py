@@ -67,7 +67,7 @@ def test_tenants_that_have_gone_are_forgotten() -> None:
     assert len(accounts.served) <= 2
 
 
-def test_whom_less_was_served_overtakes_unless_by_little() -> None:
+def test_who_was_served_less_may_overtake() -> None:
     accounts = Accounts((50, 30, 20))
     for tenant in ("me", "few", "equal", "more"):
         accounts.enter(tenant)
@@ -77,6 +77,6 @@ def test_whom_less_was_served_overtakes_unless_by_little() -> None:
     accounts.charge(2, "low", 10, 0, NS_PER_S)
     accounts.note_busy(10 * NS_PER_S, NS_PER_S)
     assert accounts.lead(NS_PER_S) == pytest.approx(17_010 / 10)
-    assert accounts.overtaking(1, "me", NS_PER_S) == (1, 100)
+    assert accounts.overtaking(1, "me", NS_PER_S) == (2, 4000)
     assert accounts.overtaking(1, "few", NS_PER_S) == (0, 0)
     assert accounts.overtaking(1, "more", NS_PER_S) == (3, 8000)

@@ -70,9 +70,12 @@ class Accounts:
         return sum(self._totals) * max(0, WINDOW_NS - self._busy_ns) / self._busy_ns
 
     def overtaking(self, rank: int, tenant: str, now_ns: int) -> tuple[int, int]:
-        """Return how many tenants of a class go before `tenant` whenever they come, and their tokens in the window."""
+        """Return how many tenants of a class were served less than `tenant`, and their tokens in the window.
+
+        They may go before it when they come again; how many of them do, their lead decides.
+        """
         self._slide(now_ns)
-        own = max(self._floor, self.served.get(tenant, 0)) - self.lead(now_ns)
+        own = max(self._floor, self.served.get(tenant, 0))
         tokens = [
             num_tokens
             for (r, name), num_tokens in self._by_tenant.items()
