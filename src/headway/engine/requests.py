@@ -15,12 +15,12 @@ from headway.core.request import Request
 from headway.engine.admission import QueueLoad, refusal
 from headway.engine.compiling import Compiling
 from headway.engine.grammars import Grammars
+from headway.engine.kv_memory import KvMemory
 from headway.engine.live_request import LiveRequest, refused
 from headway.engine.outbox import Outbox
 from headway.engine.roster import Roster
 from headway.engine.sequence import Sequence
 from headway.engine.totals import Totals
-from headway.kv.blocks import KvBlocks
 
 logger = logging.getLogger(__name__)
 
@@ -33,16 +33,17 @@ class Requests:
         info: EngineInfo,
         limits: SchedulerConfig,
         clock: Clock,
-        kv: KvBlocks,
+        memory: KvMemory,
+        totals: Totals,
         grammars: Grammars | None,
     ) -> None:
         self.roster = Roster()
-        self.totals = Totals()
+        self.totals = totals
         self.outbox = Outbox()
         self._info = info
         self._limits = limits
         self._clock = clock
-        self._kv = kv
+        self._memory = memory
         self._grammars = grammars
         self._compiling = Compiling(grammars)
         self._live: dict[str, LiveRequest] = {}
@@ -84,7 +85,7 @@ class Requests:
             return
         # What takes nothing from the cache has a partition of its own.
         salt = f"{request.salt} {request.request_id}" if request.pooling == "mean" else request.salt
-        chain = self._kv.new_chain(salt, request.adapter_id)
+        chain = self._memory.blocks.new_chain(salt, request.adapter_id)
         sequences = {}
         for choice in range(request.n):
             sequences[choice] = Sequence(
@@ -93,6 +94,7 @@ class Requests:
             self._next_order += 1
         live = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
         self._live[request.request_id] = live
+        self._memory.sessions.enter(request)
         self.totals.count_queued(request.n, request.n * len(request.token_ids))
         if request.grammar is not None:
             self._compiling.enter(live)
@@ -168,14 +170,16 @@ class Requests:
             self.totals.count_unqueued(sequence.num_prompt)
         if live.request.request_id not in self._compiling:
             self.roster.remove(sequence)
-        self._kv.pool.release_table(sequence.table)
+        self._memory.let_go(sequence)
         sequence.finish()
         self.outbox.put_choice_end(live.request.request_id, sequence.choice, reason)
 
     def _end(self, live: LiveRequest, error: HeadwayError | None) -> None:
         del self._live[live.request.request_id]
         self._compiling.ended(live.request.request_id)
-        self.outbox.put_end(live.finished(self._clock.now_ns(), error))
+        now_ns = self._clock.now_ns()
+        self._memory.sessions.leave(live.request, now_ns)
+        self.outbox.put_end(live.finished(now_ns, error))
 
     def check(self) -> None:
         """Raise AssertionError unless every open choice is held in exactly one place. For tests."""

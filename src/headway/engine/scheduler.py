@@ -37,7 +37,8 @@ def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:  # noq
         starting = _admit(view, computing, slots=slots, num_available=num_available, budget=budget)
         for admission, chunk in starting:
             admitted.append(admission)
-            prefilling.append(chunk)
+            if chunk is not None:
+                prefilling.append(chunk)
     if limits.max_draft_tokens and decoding and not prefilling and not preempted:
         decoding = with_drafts(
             view, decoding, max_draft_tokens=limits.max_draft_tokens, num_available=num_available
@@ -96,7 +97,7 @@ def _prefill(running: Sequence[S], budget: int) -> tuple[list[Chunk[S]], int]:
     """Continue the prompts that have started, most urgent first; return what is left of the budget, too."""
     chunks: list[Chunk[S]] = []
     for sequence in running:
-        if budget and not sequence.is_decoding:
+        if budget and not sequence.is_decoding and not sequence.is_restoring:
             remaining = sequence.num_tokens - sequence.num_computed
             num_tokens = min(budget, remaining)
             budget -= num_tokens
@@ -106,9 +107,9 @@ def _prefill(running: Sequence[S], budget: int) -> tuple[list[Chunk[S]], int]:
 
 def _admit(
     view: View[S], computing: list[S], *, slots: int, num_available: int, budget: int
-) -> list[tuple[Admission[S], Chunk[S]]]:
+) -> list[tuple[Admission[S], Chunk[S] | None]]:
     """Start waiting sequences in order, until slots, memory or budget end. `computing` gains those that start."""
-    starting: list[tuple[Admission[S], Chunk[S]]] = []
+    starting: list[tuple[Admission[S], Chunk[S] | None]] = []
     for sequence in view.waiting:
         if not budget or len(starting) >= slots:
             break
@@ -120,6 +121,11 @@ def _admit(
         if needed > num_available:
             break
         num_available -= needed
+        num_restored = view.restorable(sequence, len(shared))
+        if num_restored:
+            computing.append(sequence)
+            starting.append((Admission(sequence, shared, num_restored), None))
+            continue
         remaining = sequence.num_tokens - len(shared) * view.block_size
         num_tokens = min(budget, remaining)
         budget -= num_tokens

@@ -27,6 +27,8 @@ class Totals:
     busy_ns: int = 0
     step_ns: int = 0
     runner_ns: int = 0
+    prompt_step_ns: int = 0
+    prompt_step_tokens: int = 0
 
     def count_queued(self, num_choices: int, num_tokens: int) -> None:
         """Choices with `num_tokens` prompt tokens in all entered the queue."""
@@ -61,6 +63,15 @@ class Totals:
         self.busy_ns += step_ns
         self.step_ns = step_ns
         self.runner_ns = runner_ns
+        if self.prefill_tokens > self.prompt_step_tokens:
+            self.prompt_step_ns += runner_ns
+            self.prompt_step_tokens = self.prefill_tokens
+
+    def prefill_tokens_per_s(self) -> float | None:
+        """Return the prompt tokens computed per second of steps that carry any; None as long as none was."""
+        if not self.prompt_step_ns:
+            return None
+        return self.prompt_step_tokens * NS_PER_S / self.prompt_step_ns
 
     def expected_wait_s(self) -> float:
         """Return when the queue will have moved, in whole seconds: queued tokens over prompt tokens per busy second."""

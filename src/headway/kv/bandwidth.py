@@ -1,7 +1,8 @@
 """How fast a tier gives blocks back, and whether that beats computing them. Pure; times come from the caller.
 
-A tier's rate is an exponentially weighted mean of what reads took (the newest counts for a fifth). It goes back towards the
-assumed rate by half every minute without a read: a disk that was slow once is tried again.
+A tier's rate is an exponentially weighted mean of its reads' (the newest counts for a fifth). It goes back towards the
+assumed rate, by half every minute without a read: a disk that was slow once is tried again. Means are geometric, since
+rates differ by orders of magnitude, and an arithmetic one would forget a slow disk in a moment.
 """
 
 from collections.abc import Sequence
@@ -26,15 +27,19 @@ class Bandwidth:
         if self.measured_ns is None:
             return self.assumed_bytes_per_s
         trust: float = 0.5 ** ((now_ns - self.measured_ns) / NS_PER_S / HALF_LIFE_S)
-        return self.assumed_bytes_per_s + trust * (self.bytes_per_s - self.assumed_bytes_per_s)
+        return _mean(self.assumed_bytes_per_s, self.bytes_per_s, trust)
 
     def observed(self, num_bytes: int, took_ns: int, now_ns: int) -> "Bandwidth":
-        """Return the rate after a read; one that took no time says nothing."""
-        if took_ns <= 0:
+        """Return the rate after a read; one of nothing, or in no time, says nothing."""
+        if took_ns <= 0 or num_bytes <= 0:
             return self
         newest = num_bytes * NS_PER_S / took_ns
-        before = self.at(now_ns)
-        return Bandwidth(self.assumed_bytes_per_s, before + NEWEST_SHARE * (newest - before), now_ns)
+        return Bandwidth(self.assumed_bytes_per_s, _mean(self.at(now_ns), newest, NEWEST_SHARE), now_ns)
+
+
+def _mean(first: float, second: float, share_of_second: float) -> float:
+    mean: float = first ** (1 - share_of_second) * second**share_of_second
+    return mean
 
 
 def num_worth_restoring(

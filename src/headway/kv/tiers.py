@@ -80,20 +80,24 @@ class Tiers:
         return 0 if holder is None else holder.num_bytes
 
     def offload(
-        self, digest: bytes, root: bytes, beginning: Callable[[], bytes], read: Callable[[], bytes]
+        self, digest: bytes, content: Callable[[], tuple[bytes, bytes]], read: Callable[[], bytes]
     ) -> None:
-        """Keep a block that leaves the pool. `read` gives its bytes; it is not asked when they are here already."""
+        """Keep a block that leaves the pool.
+
+        content   gives its cache partition and tokens, as `PrefixCache.content` does
+        read      gives its bytes; neither is asked when they are here already
+        """
         if self._host is not None and digest in self._host:
             self._host.touch(digest)
         elif self._host is not None:
-            block = store(digest, root, beginning(), read())
+            block = store(digest, *content(), read())
             gone = self._host.put(block)
             if not gone or gone[-1] is not block:
                 self._count(Tier.HOST, block)
             for other in gone:
                 self._write(other)
         elif self._files is not None and digest not in self._files:
-            self._write(store(digest, root, beginning(), read()))
+            self._write(store(digest, *content(), read()))
 
     def find(self, keys: Sequence[BlockKey]) -> list[float]:
         """Return the rate, in bytes a second, at which each of the first blocks of `keys` would come back.
