@@ -4,6 +4,8 @@ It joins `kv.blocks`, `kv.tiers`, `restores` and `sessions` for the engine, whic
 go. It plans nothing and knows no request but by its sequences.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from headway.core.clock import NS_PER_S, Clock
@@ -12,7 +14,6 @@ from headway.core.messages import EngineInfo, EngineStats
 from headway.engine.restores import Restores
 from headway.engine.sequence import Sequence
 from headway.engine.sessions import Sessions, SessionState
-from headway.engine.totals import Totals
 from headway.engine.view import Admission
 from headway.kv.blocks import KvBlocks
 from headway.kv.tiers import Tier, Tiers
@@ -20,7 +21,11 @@ from headway.runner.step import Runner
 
 
 class KvMemory:
-    """Owns where every sequence's KV is. `tiers` None = what leaves the blocks is gone."""
+    """Owns where every sequence's KV is.
+
+    tiers                  None = what leaves the blocks is gone
+    prefill_tokens_per_s   how fast prompts are computed; None = not known yet
+    """
 
     def __init__(
         self,
@@ -28,8 +33,8 @@ class KvMemory:
         info: EngineInfo,
         limits: SchedulerConfig,
         clock: Clock,
-        totals: Totals,
         tiers: Tiers | None,
+        prefill_tokens_per_s: Callable[[], float | None],
     ) -> None:
         self.blocks = KvBlocks(info.num_blocks, info.block_size, on_evict=self._evict)
         self._runner = runner
@@ -38,9 +43,7 @@ class KvMemory:
         self._restores = None
         if self._tiers is not None:
             block_bytes = len(runner.read_block(0))
-            self._restores = Restores(
-                self._tiers, runner.write_block, block_bytes, totals.prefill_tokens_per_s
-            )
+            self._restores = Restores(self._tiers, runner.write_block, block_bytes, prefill_tokens_per_s)
         self.sessions = Sessions(
             self.blocks,
             round(limits.session_idle_s * NS_PER_S),
