@@ -123,7 +123,7 @@ class Engine:
         self._memory.sessions.expire(started_ns)
         num_restored = self._restore()
         step_plan = plan(self._view(), self._limits, started_ns)
-        if not (step_plan.moves or num_restored or self._must_go_on):
+        if not (step_plan.moves or num_restored or self._requests.outbox.has_ends) and self._memory.must_wait:
             return None  # until a block comes back
         self._rearrange(step_plan)
         runner_ns = 0
@@ -188,11 +188,6 @@ class Engine:
             accounts=self._requests.accounts,
             restorable=self._memory.restorable,
         )
-
-    @property
-    def _must_go_on(self) -> bool:
-        """Whether there is something to report or to write though nothing can be computed."""
-        return self._requests.outbox.has_ends or self._memory.has_restored
 
     def _restore(self) -> int:
         """Write blocks that came back; sequences that have all of theirs go on. Return how many blocks that were."""

@@ -51,9 +51,9 @@ class KvMemory:
         )
 
     @property
-    def has_restored(self) -> bool:
-        """Whether blocks have come that `advance` would write."""
-        return self._restores is not None and self._restores.is_ready
+    def must_wait(self) -> bool:
+        """Whether blocks are on their way back, and none has come that `advance` would write."""
+        return self._restores is not None and self._restores.must_wait
 
     def restorable(self, sequence: Sequence, num_shared: int) -> int:
         """Return how many blocks behind the first `num_shared` are quicker to bring back than to compute."""

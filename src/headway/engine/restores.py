@@ -55,9 +55,9 @@ class Restores:
         self._restores: dict[int, _Restore] = {}  # by the sequence's order; first begun, first served
 
     @property
-    def is_ready(self) -> bool:
-        """Whether `advance` has something to do."""
-        return any(restore.fetches[0].is_done for restore in self._restores.values())
+    def must_wait(self) -> bool:
+        """Whether something is on its way, and there is nothing for `advance` to do."""
+        return bool(self._restores) and not any(r.fetches[0].is_done for r in self._restores.values())
 
     def num_restorable(self, sequence: Sequence, num_shared: int) -> int:
         """Return how many blocks behind the first `num_shared` are quicker to bring back than to compute."""

@@ -110,6 +110,18 @@ def document() -> dict[str, object]:
                 "Turn a text or a conversation into token ids.", "TokenizeFields", "Tokenized"
             ),
             "/detokenize": _taking("Turn token ids into text.", "DetokenizeFields", "Detokenized"),
+            "/v1/sessions/{session}": {
+                "delete": {
+                    "summary": "End a conversation: what only it keeps in the KV cache is given back.",
+                    "parameters": [
+                        {"name": "session", "in": "path", "required": True, "schema": {"type": "string"}}
+                    ],
+                    "responses": {
+                        "204": {"description": "It is over."},
+                        "default": {"description": _ERROR, "content": _json("ErrorBody")},
+                    },
+                }
+            },
             "/v1/models": {"get": _plain("The served models.", _json("ModelList"))},
             "/v1/models/{name}": {
                 "get": {
