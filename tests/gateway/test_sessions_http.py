@@ -4,14 +4,15 @@ import msgspec
 import pytest
 
 from headway.core.errors import EngineUnavailable
+from headway.gateway.config import GatewayConfig
 from support.asgi_client import Exchange
 from support.gateway_app import Service, service
 
 pytestmark = pytest.mark.anyio
 
 
-def delete(s: Service, path: str) -> Exchange:
-    return Exchange(s.app, "DELETE", path)
+def delete(s: Service, path: str, tenant: str | None = None) -> Exchange:
+    return Exchange(s.app, "DELETE", path, headers={} if tenant is None else {"X-Headway-Tenant": tenant})
 
 
 async def test_a_conversation_is_released_once() -> None:
@@ -35,6 +36,22 @@ async def test_another_tenants_conversation_is_not_ones_own() -> None:
         assert await exchange.read_status() == 404
         await exchange.read_body()
     assert s.engine.sessions == {("somebody", "talk")}
+
+
+@pytest.mark.parametrize(("trusts", "status"), [(True, 204), (False, 404)])
+async def test_the_tenant_counts_where_headers_are_trusted(trusts: bool, status: int) -> None:
+    s = service(config=GatewayConfig(trust_headers=trusts))
+    s.engine.sessions = {("somebody", "talk")}
+    async with delete(s, "/v1/sessions/talk", "somebody") as exchange:
+        assert await exchange.read_status() == status
+        await exchange.read_body()
+
+
+async def test_a_malformed_tenant_is_refused() -> None:
+    s = service(config=GatewayConfig(trust_headers=True))
+    async with delete(s, "/v1/sessions/talk", "two words") as exchange:
+        assert await exchange.read_status() == 400
+        await exchange.read_body()
 
 
 async def test_an_engine_that_is_away_says_when_to_ask_again() -> None:

@@ -13,6 +13,7 @@ It knows no memory: a start that lacks blocks waits longer than predicted.
 """
 
 from collections.abc import Iterable
+from math import ceil
 from typing import NamedTuple
 
 from headway.core.clock import NS_PER_S
@@ -98,7 +99,7 @@ def lateness(
             retry_after_s=retry_after_s,
         )
     return DeadlineUnmet(
-        f"The first token would come in {needed_s:.2f} s and is due in {left_s:.2f} s; retry in {retry_after_s:.0f} s "
+        f"The first token would come in {needed_s:.2f} s and is due in {left_s:.2f} s; retry in {ceil(retry_after_s)} s "
         "or allow more time.",
         retry_after_s=retry_after_s,
     )

@@ -5,9 +5,7 @@ from starlette.responses import Response
 
 from headway.core.errors import SessionNotFound
 from headway.gateway.gateway import Gateway
-
-DEFAULT_TENANT = ""
-"""Whose conversations these are, as long as requests name no tenant."""
+from headway.wire.service_headers import ServiceTerms, parse_service_headers
 
 
 class SessionEndpoint:
@@ -17,11 +15,17 @@ class SessionEndpoint:
         self._gateway = gateway
 
     async def release(self, request: HttpRequest) -> Response:
-        """Answer 204, or raise SessionNotFound. What runs of the conversation is finished first."""
+        """Answer 204; what runs of the conversation is finished first.
+
+        The tenant is that of its requests, from the same header. Raises SessionNotFound, or InvalidRequest for a header.
+        """
         session = request.path_params["session"]
+        terms = ServiceTerms()
+        if self._gateway.config.trust_headers:
+            terms = parse_service_headers(request.scope["headers"])
         with self._gateway.count_active():
             engines = [served.engine for served in self._gateway.models.values()]
-            found = [await engine.release_session(DEFAULT_TENANT, session) for engine in engines]
+            found = [await engine.release_session(terms.tenant, session) for engine in engines]
         if not any(found):
             raise SessionNotFound(
                 f"There is no conversation `{session[:100]}` here; it was released already, has expired, or never was."
