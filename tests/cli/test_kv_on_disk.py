@@ -25,7 +25,7 @@ def ask(server: RealServer, prompt: str, headers: dict[str, str]) -> tuple[str, 
 def crowd(server: RealServer) -> None:
     """Fill the cache with others'."""
     for number in range(3):
-        ask(server, f"{number} is another one's number, and goes on as long as it can. " * 8, {})
+        ask(server, f"{number} is another one's number, and goes on as long as it can. " * 12, {})
 
 
 def test_a_conversation_outlives_little_memory_and_a_restart(tiny_model: Path, tmp_path: Path) -> None:

@@ -246,6 +246,29 @@ def test_a_damaged_file_is_computed_from_there_on(tmp_path: Path, damaged: int) 
     assert stand.stats.prefill_tokens_total - computed == 160 - 16 * damaged
 
 
+def test_an_end_is_not_kept_without_its_beginning(tmp_path: Path) -> None:
+    """One block is evicted; what comes before it stays in the cache, and must be on disk all the same."""
+    before = Stand(folder=tmp_path)
+    before.serve(FIRST, conversation("small", 98, 5))
+    assert before.files is not None
+    before.files.close()
+    stand = Stand(folder=tmp_path)
+    stand.serve(AGAIN)
+    stand.check(AGAIN)
+    assert stand.stats.disk_restored_blocks_total == 9
+
+
+def test_what_comes_before_is_kept_a_few_blocks_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.engine.kv_memory.MAX_AHEAD_PER_STEP", 3)
+    stand = Stand(host_bytes=1 << 20)
+    stand.serve(FIRST)
+    stand.engine.handle(Submit(small := conversation("small", 98, 5)))
+    step_checked(stand.engine, stand.got)
+    assert stand.stats.host_offloaded_blocks_total == 1 + 3
+    stand.serve()
+    stand.check(small)
+
+
 def test_blocks_on_disk_survive_a_restart(tmp_path: Path) -> None:
     before = Stand(folder=tmp_path)
     before.serve(FIRST, OTHER)

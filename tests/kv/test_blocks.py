@@ -29,6 +29,9 @@ def test_an_evicted_block_can_be_asked_what_it_stands_for() -> None:
     kv = KvBlocks(3, SIZE, on_evict=on_evict)
     tokens = array("i", range(12))
     chain, table = filled(kv, tokens, "tenant")
+    first, second, third = table
+    assert [kv.cache.parent(block) for block in table] == [None, first, second]
+    assert [kv.cache.has_children(block) for block in (first, second, third)] == [True, True, False]
     kv.pool.release_table(table)
     kv.pool.allocate_nowait(2)
     root = chain.root_bytes

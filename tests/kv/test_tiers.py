@@ -26,9 +26,10 @@ class Bench:
     disk: int = 0
     jobs: ManualJobs = field(default_factory=ManualJobs)
     clock: ManualClock = field(default_factory=ManualClock)
+    file_bytes: int = 200
 
     def __post_init__(self) -> None:
-        files = BlockFiles(self.folder, "model", self.disk * 200) if self.disk else None
+        files = BlockFiles(self.folder, "model", self.disk * self.file_bytes) if self.disk else None
         self.memory = HostStore(self.host * BLOCK_BYTES) if self.host else None
         self.tiers = Tiers(self.clock, self.jobs, self.memory, files)
 
@@ -63,16 +64,29 @@ def key(number: int) -> BlockKey:
     return BlockKey(bytes([number]) * 16, tokens(number))
 
 
-def test_memory_hands_its_oldest_on_to_files(tmp_path: Path) -> None:
+def test_memory_gives_back_what_it_has_and_files_the_rest(tmp_path: Path) -> None:
     bench = Bench(tmp_path, host=2, disk=9)
     bench.offload(1, 2, 3)
     assert len(bench.tiers.find([key(1)])) == 0  # on its way
     bench.jobs.run()
+    assert len(list(tmp_path.glob("kv-*/*"))) == 3
     assert bench.tiers.find([key(3), key(2), key(1), key(4), key(3)]) == [1e9, 1e9, 2e8]
     assert [bench.restore(number) for number in (1, 2, 3, 4)] == [data(1), data(2), data(3), None]
     host, disk = bench.tiers.traffic[Tier.HOST], bench.tiers.traffic[Tier.DISK]
     assert (host.offloaded_blocks, host.restored_blocks, host.offloaded_bytes) == (3, 2, 300)
-    assert (disk.offloaded_blocks, disk.restored_blocks, disk.restored_bytes) == (1, 1, 100)
+    assert (disk.offloaded_blocks, disk.restored_blocks, disk.restored_bytes) == (3, 1, 100)
+
+
+def test_what_is_offered_again_is_used(tmp_path: Path) -> None:
+    file_bytes = 100 + 4 + 28 + len("model") + 1 + len("root")
+    bench = Bench(tmp_path / "two", disk=2, file_bytes=file_bytes)
+    bench.offload(1, 2)
+    bench.jobs.run()
+    bench.offload(1)
+    bench.tiers.note_used()
+    bench.offload(3)
+    bench.jobs.run()
+    assert [number for number in (1, 2, 3) if key(number).digest in bench.tiers] == [1, 3]
 
 
 def test_without_memory_files_take_all(tmp_path: Path) -> None:
@@ -127,7 +141,7 @@ def test_a_dropped_block_is_nowhere(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         bench.tiers.drop(key(number).digest)
     bench.jobs.run()
-    assert [bench.restore(number) for number in (1, 2)] == [None, None]
+    assert [bench.restore(number) for number in (1, 2, 3)] == [None, None, None]
     assert bench.tiers.num_bytes(Tier.HOST) == bench.tiers.num_bytes(Tier.DISK) == 0
 
 

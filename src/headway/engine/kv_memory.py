@@ -5,6 +5,7 @@ go. It plans nothing and knows no request but by its sequences.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -18,6 +19,9 @@ from headway.engine.view import Admission
 from headway.kv.blocks import KvBlocks
 from headway.kv.tiers import Tier, Tiers
 from headway.runner.step import Runner
+
+MAX_AHEAD_PER_STEP = 16
+"""Blocks kept before they must make room, in one step: 3 ms of SmolLM2's (docs/log.md), a chunk of a prompt's worth."""
 
 
 class KvMemory:
@@ -40,6 +44,8 @@ class KvMemory:
         self._runner = runner
         self._clock = clock
         self._tiers = tiers if tiers else None
+        self._offered: set[bytes] = set()  # in this step, each with all that comes before it
+        self._num_ahead = 0  # blocks kept in this step that stay in the cache
         self._restores = None
         if self._tiers is not None:
             block_bytes = len(runner.read_block(0))
@@ -68,8 +74,13 @@ class KvMemory:
         return self._restores.begin(sequence, len(shared), num_restored)
 
     def advance(self) -> tuple[int, list[tuple[Sequence, int]]]:
-        """Write blocks that came back; return how many, and the sequences that got all that will come."""
-        return (0, []) if self._restores is None else self._restores.advance()
+        """Begin a step: write blocks that came back. Return how many, and the sequences that got all that will come."""
+        if self._restores is None or self._tiers is None:
+            return 0, []
+        self._offered.clear()
+        self._num_ahead = 0
+        self._tiers.note_used()
+        return self._restores.advance()
 
     def let_go(self, sequence: Sequence) -> None:
         """Take a sequence's blocks, whatever it was doing; what can be shared stays as long as there is room."""
@@ -113,8 +124,25 @@ class KvMemory:
             self._restores.check(running)
 
     def _evict(self, block: int) -> None:
-        cache, read = self.blocks.cache, self._runner.read_block
-        digest = cache.digest(block)
         if self._tiers is not None:
-            self._tiers.offload(digest, lambda: cache.content(block), lambda: read(block))
-        self.sessions.on_evict(digest)
+            self._offload(self._tiers, block)
+        self.sessions.on_evict(self.blocks.cache.digest(block))
+
+    def _offload(self, tiers: Tiers, evicted: int) -> None:
+        """Keep a block that is evicted, and what comes before it, which stays: without it, it would be worth nothing.
+
+        The first block comes last, so that it is the one used last. What is over the bound follows in a later step.
+        """
+        cache, read = self.blocks.cache, self._runner.read_block
+        place: int | None = evicted
+        while place is not None:
+            block, place = place, cache.parent(place)
+            digest = cache.digest(block)
+            if digest in self._offered:
+                return
+            if digest not in tiers:
+                if block != evicted and self._num_ahead >= MAX_AHEAD_PER_STEP:
+                    return
+                self._num_ahead += block != evicted
+            self._offered.add(digest)
+            tiers.offload(digest, partial(cache.content, block), partial(read, block))

@@ -15,7 +15,7 @@ import fcntl
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -110,10 +110,17 @@ class BlockFiles:
             return None
         if not block.answers(wanted):
             return None
-        self._sizes[wanted.digest] = self._sizes.pop(wanted.digest)
-        with suppress(OSError):
-            os.utime(path)
+        self.touch((wanted.digest,))
         return block
+
+    def touch(self, digests: Iterable[bytes]) -> None:
+        """Note that blocks were used, the last one last; unknown ones are ignored."""
+        for digest in digests:
+            size = self._sizes.pop(digest, None)
+            if size is not None:
+                self._sizes[digest] = size
+                with suppress(OSError):
+                    os.utime(self._path(digest))
 
     def drop(self, digest: bytes) -> None:
         """Remove a block; unknown ones are ignored."""

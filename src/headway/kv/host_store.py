@@ -3,8 +3,6 @@
 It knows no block ids and no disk. One thread.
 """
 
-from collections.abc import Sequence
-
 from headway.kv.stored_block import StoredBlock, Wanted
 
 
@@ -28,19 +26,16 @@ class HostStore:
         if block is not None:
             self._blocks[digest] = block
 
-    def put(self, block: StoredBlock) -> Sequence[StoredBlock]:
-        """Keep `block`; return what had to go for it, least recently used first (it itself, if it exceeds the budget)."""
+    def put(self, block: StoredBlock) -> bool:
+        """Keep `block`, for which others may have to go; return False if it alone exceeds the budget."""
         if block.num_bytes > self._max_bytes:
-            return (block,)
+            return False
         self.drop(block.digest)
         self._blocks[block.digest] = block
         self.num_bytes += block.num_bytes
-        gone = []
         while self.num_bytes > self._max_bytes:
-            oldest = next(iter(self._blocks.values()))
-            self.drop(oldest.digest)
-            gone.append(oldest)
-        return gone
+            self.drop(next(iter(self._blocks)))
+        return True
 
     def get(self, wanted: Wanted) -> StoredBlock | None:
         """Return a block, or None if it is not here. Its data has yet to be checked (`StoredBlock.is_intact`)."""

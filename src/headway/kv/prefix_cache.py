@@ -141,6 +141,11 @@ class PrefixCache:
         """Return what a cached block is filed under."""
         return self._by_block[block].key.digest
 
+    def parent(self, block: int) -> int | None:
+        """Return the block before a cached one, which is cached, too; None for a first block."""
+        parent = self._by_block[block].parent
+        return parent.block if isinstance(parent, _Entry) else None
+
     def content(self, block: int) -> tuple[bytes, bytes]:
         """Return what a cached block stands for: its partition (`PrefixChain.root_bytes`) and all tokens up to its end."""
         parts: list[bytes] = []

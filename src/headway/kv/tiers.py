@@ -1,7 +1,8 @@
-"""KV blocks that left the block pool: in memory (`host_store`), then in files (`block_files`), and back when asked for.
+"""KV blocks that left the block pool: in memory (`host_store`), in files (`block_files`), and back when asked for.
 
-A block that is evicted from the pool goes to memory; what memory drops goes to files. Where there is only one of the
-two, it takes all. Blocks stay where they are when they come back, so that going out again costs nothing.
+A block goes to both: memory gives it back sooner, files survive a restart. Not to files only once memory drops it: of a
+prefix the end goes first, and after a restart an end without its beginning is worth nothing. Blocks stay where they are
+when they come back, so that going out again costs nothing.
 
 Files are written and read by `jobs`, memory at once. It knows no block ids and no sequences; who decides whether to come
 back is told what each block would cost (`find`). One thread, but for the jobs.
@@ -64,6 +65,7 @@ class Tiers:
         self._host = host
         self._files = files
         self._bandwidths = {tier: Bandwidth(rate) for tier, rate in ASSUMED_BYTES_PER_S.items()}
+        self._used: list[bytes] = []  # since the last `note_used`, of what lies in files
         self.traffic = {tier: Traffic() for tier in Tier}
         self.num_lost = 0
 
@@ -87,17 +89,26 @@ class Tiers:
         content   gives its cache partition and tokens, as `PrefixCache.content` does
         read      gives its bytes; neither is asked when they are here already
         """
-        if self._host is not None and digest in self._host:
+        host = self._host if self._host is not None and digest not in self._host else None
+        files = self._files if self._files is not None and digest not in self._files else None
+        if self._host is not None and host is None:
             self._host.touch(digest)
-        elif self._host is not None:
-            block = store(digest, *content(), read())
-            gone = self._host.put(block)
-            if not gone or gone[-1] is not block:
-                self._count(Tier.HOST, block)
-            for other in gone:
-                self._write(other)
-        elif self._files is not None and digest not in self._files:
-            self._write(store(digest, *content(), read()))
+        if self._files is not None and files is None:
+            self._used.append(digest)
+        if host is None and files is None:
+            return
+        block = store(digest, *content(), read())
+        if host is not None and host.put(block):
+            self._count(Tier.HOST, block)
+        if files is not None:
+            self._write(files, block)
+
+    def note_used(self) -> None:
+        """Let files know of blocks that were offered again; call it once a step."""
+        if self._files is not None and self._used:
+            used, files = self._used, self._files
+            self._used = []
+            self._jobs.write(lambda: files.touch(used), 0)
 
     def find(self, keys: Sequence[BlockKey]) -> list[float]:
         """Return the rate, in bytes a second, at which each of the first blocks of `keys` would come back.
@@ -172,11 +183,7 @@ class Tiers:
             return Tier.DISK
         return None
 
-    def _write(self, block: StoredBlock) -> None:
-        files = self._files
-        if files is None or block.digest in files:
-            return
-
+    def _write(self, files: BlockFiles, block: StoredBlock) -> None:
         def write() -> None:
             if files.write(block):
                 self._count(Tier.DISK, block)
