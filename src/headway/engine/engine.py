@@ -36,6 +36,7 @@ from headway.core.messages import (
 )
 from headway.engine.chunking import load_of
 from headway.engine.drawn import accept, count_right, no_token, verified
+from headway.engine.forecast_check import ForecastCheck
 from headway.engine.grammars import Grammars
 from headway.engine.kv_memory import KvMemory
 from headway.engine.pooling import HiddenRows, Pooler
@@ -74,6 +75,7 @@ class Engine:
         self._clock = clock
         self.info = info
         self._step_time = StepTime()
+        self._forecast_check = ForecastCheck()
         self._tiers = tiers
         self._memory = KvMemory(runner, info, config, clock, tiers, self._prefill_tokens_per_s)
         self._kv = self._memory.blocks
@@ -216,7 +218,8 @@ class Engine:
         if self._limits.policy != "slo":
             return None
         predicted = forecast(new, view, self._limits, self._requests.totals.mean_output, now_ns)
-        return lateness(new, predicted, alone_ns, now_ns)
+        new.forecast_at_ns, new.forecast_ns = now_ns, predicted.wait_ns + predicted.own_ns
+        return lateness(new, predicted, self._forecast_check.factor, alone_ns, now_ns)
 
     def _rearrange(self, step_plan: Plan[Sequence]) -> None:
         """Move sequences and blocks as planned, up to the point where all chunks can be computed."""
@@ -297,6 +300,8 @@ class Engine:
                 live.num_output += len(accepted)
                 if live.first_token_ns is None:
                     live.first_token_ns = now_ns
+                    if sequence.forecast_ns:
+                        self._forecast_check.observe(sequence.forecast_ns, now_ns - sequence.forecast_at_ns)
                 scored = result.logprobs[first : first + len(accepted)] if result.logprobs else ()
                 logprobs = tuple(entry for entry in scored if entry is not None) if scored else ()
                 requests.outbox.put_tokens(live.request.request_id, sequence.choice, accepted, logprobs)

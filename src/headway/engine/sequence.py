@@ -81,6 +81,7 @@ class Sequence:
     deadline_ns   when its first token is due
     num_expected  tokens that it will have to compute, estimated when it came: its prompt less what was cached of it
     num_preemptions  how often it lost its blocks
+    forecast_ns   predicted time from forecast_at_ns to its first token; 0 = nothing was predicted
     """
 
     __slots__ = (
@@ -89,6 +90,8 @@ class Sequence:
         "choice",
         "deadline_ns",
         "drafter",
+        "forecast_at_ns",
+        "forecast_ns",
         "has_started",
         "is_decoding",
         "is_restoring",
@@ -131,6 +134,8 @@ class Sequence:
         self.deadline_ns = deadline_ns
         self.num_expected = len(request.token_ids) if num_expected is None else num_expected
         self.num_preemptions = 0
+        self.forecast_at_ns = 0
+        self.forecast_ns = 0.0
         self.choice = choice
         self.order = order
         self.chain = chain

@@ -75,7 +75,7 @@ _ENGINE_COUNTERS: Final = {
     "accepted_tokens": "Of those, the tokens that were right.",
     "prefix_cache_query_tokens": "Prompt tokens looked up in the prefix cache.",
     "prefix_cache_hit_tokens": "Prompt tokens found in the prefix cache.",
-    "preemptions": "Sequences set back because the KV cache was full.",
+    "preemptions": "Sequences set back because the KV cache was full, or for a better class.",
 }
 
 
