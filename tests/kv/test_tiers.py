@@ -78,7 +78,7 @@ def test_memory_gives_back_what_it_has_and_files_the_rest(tmp_path: Path) -> Non
 
 
 def test_what_is_offered_again_is_used(tmp_path: Path) -> None:
-    file_bytes = 100 + 4 + 28 + len("model") + 1 + len("root")
+    file_bytes = 100 + 4 + 32 + len("model") + 1 + len("root")
     bench = Bench(tmp_path / "two", disk=2, file_bytes=file_bytes)
     bench.offload(1, 2)
     bench.jobs.run()

@@ -44,6 +44,7 @@ class JobThread:
         self._writes: deque[tuple[Job, int]] = deque()
         self._num_queued_bytes = 0
         self._is_running = False
+        self._has_complained = False
 
     def wake_with(self, wake: Callable[[], None]) -> None:
         """Call `wake` on the thread after each read."""
@@ -80,8 +81,10 @@ class JobThread:
         while (job := self._next()) is not None:
             try:
                 job()
-            except Exception:  # a bug; the next job may do better
-                logger.exception("a KV block could not be moved")
+            except Exception:  # a bug; the next job may do better, or fail as often as there are blocks
+                if not self._has_complained:
+                    logger.exception("a KV block could not be moved; further failures are not logged")
+                    self._has_complained = True
 
     def _next(self) -> Job | None:
         with self._lock:

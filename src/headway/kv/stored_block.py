@@ -13,10 +13,9 @@ import zlib
 from dataclasses import dataclass, field
 
 MAGIC = b"HWKVBLK1"
-_HEADER = struct.Struct(
-    "<8sIIIQ"
-)  # magic, checksum of all that follows it, lengths of root, beginning and data
-_CHECKED_FROM = 12
+_HEADER = struct.Struct("<8sI")  # magic, checksum of all that follows but the data
+_LENGTHS = struct.Struct("<IIQI")  # of root, beginning and data; the data's checksum
+_ROOT_AT = _HEADER.size + _LENGTHS.size
 
 
 class BadBlock(Exception):
@@ -80,28 +79,28 @@ def store(digest: bytes, root: bytes, beginning: bytes, data: bytes) -> StoredBl
 def encode(block: StoredBlock, identity: bytes) -> bytes:
     """Return a file's content. `identity` names what the bytes come of besides the tokens: model, formats, block size."""
     root = identity + b"\n" + block.root
-    lengths = struct.pack("<IIQ", len(root), len(block.beginning), len(block.data))
-    body = b"".join((lengths, root, block.beginning, block.data))
-    return MAGIC + struct.pack("<I", zlib.crc32(body)) + body
+    lengths = _LENGTHS.pack(len(root), len(block.beginning), len(block.data), block.checksum)
+    named = b"".join((lengths, root, block.beginning))
+    return b"".join((_HEADER.pack(MAGIC, zlib.crc32(named)), named, block.data))
 
 
 def decode(content: bytes, digest: bytes, identity: bytes) -> StoredBlock:
     """Return the block of a file; raises BadBlock for any that `encode` did not make with this `identity`."""
-    if len(content) < _HEADER.size:
+    if len(content) < _ROOT_AT:
         raise BadBlock("it is too short")
-    magic, checksum, root_size, beginning_size, data_size = _HEADER.unpack_from(content)
+    magic, checksum = _HEADER.unpack_from(content)
+    root_size, beginning_size, data_size, data_checksum = _LENGTHS.unpack_from(content, _HEADER.size)
     if magic != MAGIC:
         raise BadBlock("it is not a stored block")
-    if len(content) != _HEADER.size + root_size + beginning_size + data_size:
-        raise BadBlock("it is not as long as it says")
-    if zlib.crc32(memoryview(content)[_CHECKED_FROM:]) != checksum:
-        raise BadBlock("its checksum is wrong")
-    beginning_at = _HEADER.size + root_size
+    beginning_at = _ROOT_AT + root_size
     data_at = beginning_at + beginning_size
-    root = content[_HEADER.size : beginning_at]
+    if len(content) != data_at + data_size:
+        raise BadBlock("it is not as long as it says")
+    data = content[data_at:]
+    if zlib.crc32(content[_HEADER.size : data_at]) != checksum or zlib.crc32(data) != data_checksum:
+        raise BadBlock("its checksum is wrong")
+    root = content[_ROOT_AT:beginning_at]
     if not root.startswith(identity + b"\n"):
         raise BadBlock("it is another model's")
-    data = content[data_at:]
-    return StoredBlock(
-        digest, root[len(identity) + 1 :], content[beginning_at:data_at], data, zlib.crc32(data)
-    )
+    beginning = content[beginning_at:data_at]
+    return StoredBlock(digest, root[len(identity) + 1 :], beginning, data, data_checksum)
