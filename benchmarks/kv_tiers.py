@@ -1,6 +1,6 @@
 """What it takes to bring the KV of a prefix back from memory or from disk, against computing it again.
 
-    python benchmarks/kv_tiers.py [--model smollm2] [--tokens 2000] [--folder DIR] [--runs 5]
+    python benchmarks/kv_tiers.py [--model smollm2] [--tokens 2000] [--folder DIR] [--runs 5] [--ways host disk] [--cold]
 
 One request at a time on the native engine: the prefix is computed once, evicted by another prompt, and asked for again, so
 that TTFT is the time of what is measured. Files were written just before: the kernel still has them in memory, unless
@@ -33,6 +33,7 @@ from headway.runner.native import load_runner
 from headway.runner.native_runner import NativeRunner
 
 ROOM_BYTES = 4 << 30
+WAYS = ("computed", "host", "disk")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--cold", action="store_true")
     args = parser.parse_args(argv)
     path = resolve_model(args.model)
@@ -51,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{len(runner.read_block(0))} bytes a block of {runner.info.block_size} tokens, {args.runs} runs each"
     )
     with TemporaryDirectory(dir=args.folder) as folder:
-        for way in ("computed", "host", "disk"):
+        for way in args.ways:
             times, steps = _measure(runner, way, Path(folder), args)
             print(
                 f"{way:9} ttft ms: median {median(times):7.1f}  min {min(times):7.1f}  max {max(times):7.1f}"

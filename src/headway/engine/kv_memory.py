@@ -21,7 +21,7 @@ from headway.kv.tiers import Tier, Tiers
 from headway.runner.step import Runner
 
 MAX_AHEAD_PER_STEP = 16
-"""Blocks kept before they must make room, in one step: 3 ms of SmolLM2's (docs/log.md), a chunk of a prompt's worth."""
+"""Blocks kept before they must make room, in one step: 5 ms of SmolLM2's (docs/log.md), a chunk of a prompt's worth."""
 
 
 class KvMemory:
