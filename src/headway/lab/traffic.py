@@ -18,6 +18,7 @@ from headway.lab.chat_body import chat_body
 from headway.lab.code_corpus import CodeCorpus, standard_library
 from headway.lab.ladder_rules import LadderRules
 from headway.lab.model_list import ServedModel
+from headway.lab.request_headers import SESSION, Headers
 from headway.lab.run_options import RunOptions
 from headway.lab.server_tokens import measured_estimate
 from headway.lab.token_counter import token_counter
@@ -78,6 +79,11 @@ class Traffic:
         """Return the bytes of a request's body."""
         assert self.model is not None
         return chat_body(request, self.model.name, temperature=0, seed=self.options.seed)
+
+    def headers(self, conversation: Conversation) -> Headers:
+        """Return what all requests of a conversation have beside the endpoint's: its session, where that is asked for."""
+        session = self.options.session
+        return () if session is None else ((SESSION, f"{session}-{conversation.number}"),)
 
     def token_counter(self) -> TokenCounter | None:
         """Return what counts the tokens of answers without usage; raises ConfigError for a file that is no tokenizer."""
