@@ -27,6 +27,7 @@ def asked_json(options: RunOptions) -> list[dict[str, object]]:
             "max_output_tokens": stream.options.output_tokens,
             "lines": stream.options.lines,
             "seed": stream.options.seed,
+            "skip": stream.options.num_skipped,
             "sessions": stream.options.session is not None,
             "headers": shown(stream.options.endpoint.headers),
         }

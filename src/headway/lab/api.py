@@ -63,8 +63,8 @@ def run(
 
     `load` has the command's options and defaults; `headers` go with every request, `sessions` names every conversation in
     one; `streams` are offered at once, each a mapping with the keys of the command's file. Blocks, and brings its own event
-    loop; inside one, await `headway.lab.measurement.measure`. Raises ConfigError for what cannot be asked or an endpoint that
-    does not answer.
+    loop; inside one, await `headway.lab.measurement.measure`. Raises ConfigError for what cannot be asked or an endpoint
+    that does not answer.
     """
     endpoint = with_headers(parse_endpoint(url, api_key), (headers or {}).items())
     options = named_run(run_options(endpoint, model, **load), sessions=sessions, streams=streams)

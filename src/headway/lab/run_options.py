@@ -33,6 +33,8 @@ class RunOptions:
     seed: int = 0
     num_processes: int | None = None
     """Of the client; None: as many as the load takes."""
+    num_skipped: int = 0
+    """Conversations of the workload passed over first, as an earlier run sent them; arrivals are then others, too."""
     session: str | None = None
     """What the name begins with by which each conversation calls itself in a header; None: it does not."""
     patience: Patience = field(default_factory=Patience)

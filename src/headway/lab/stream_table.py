@@ -48,6 +48,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tenant: str | None = None
     ttft_ms: _Count | None = None
     itl_ms: _Count | None = None
+    skip: Annotated[int, msgspec.Meta(ge=0)] = 0
     sessions: bool | None = None
     headers: dict[str, str] = {}
 
@@ -105,6 +106,7 @@ def _stream(base: RunOptions, index: int, table: Mapping[str, object]) -> Stream
         output_tokens=asked.output_tokens or base.output_tokens,
         seed=seed,
         num_processes=1,
+        num_skipped=asked.skip,
         session=f"lab-{asked.name}-{seed}" if sessions else None,
     )
     return Stream(name=asked.name, options=options)

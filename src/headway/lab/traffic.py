@@ -44,6 +44,9 @@ RATE_PER_PROCESS = 100
 """Requests per second. One core stamps and reads several times as much, even of answers of a few hundred tokens."""
 
 
+_SEEDS_APART = 1_000_003
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """Use `plan_traffic`, and `for_model` before conversations are made. `load` None: the trace's own times."""
@@ -110,6 +113,7 @@ class Traffic:
             made = conversations(self.workload, corpus, sizes)
         else:
             made = trace_conversations(self.trace, corpus, sizes)
+        made = islice(made, options.num_skipped, None)
         if not isinstance(self.load, LadderRules | ClosedSteps):  # each of their steps takes what it needs
             made = up_to(self.num_requests, made)
         return islice(made, index, None, count)
@@ -123,7 +127,12 @@ class Traffic:
             return list(islice(recorded, self.num_requests))
         assert isinstance(load, Open)
         return list(
-            offsets_ns(load, options.seed, num_requests=self.num_requests, duration_ns=options.duration_ns)
+            offsets_ns(
+                load,
+                options.seed + _SEEDS_APART * options.num_skipped,
+                num_requests=self.num_requests,
+                duration_ns=options.duration_ns,
+            )
         )
 
     @property
