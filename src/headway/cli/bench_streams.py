@@ -95,6 +95,6 @@ def _sharing(summary: Summary) -> Iterator[str]:
         return
     shares = ", ".join(f"{name} {share:.1%}" for name, share in found.token_shares.items())
     yield (
-        f"While all were backlogged ({found.num_windows} windows of {seconds} s): shares of tokens {shares}; "
+        f"While all were backlogged ({seconds} s windows: {found.num_windows}): shares of tokens {shares}; "
         f"Jain's index of service {found.jain:.3f}"
     )

@@ -92,6 +92,10 @@ def _stream(base: RunOptions, index: int, table: Mapping[str, object]) -> Stream
     arrival = base.arrival if asked.arrival is None else asked.arrival
     if arrival is not None and isinstance(parse_arrival(arrival), LadderRules | ClosedSteps):
         raise ConfigError(f"Stream {asked.name!r}: {arrival} is several loads in turn; a stream is one.")
+    if asked.skip and (asked.workload or base.workload).startswith("trace:"):
+        raise ConfigError(
+            f"Stream {asked.name!r}: skip is for workloads that go on for ever, which a trace does not."
+        )
     seed = base.seed * SEEDS_PER_RUN + index if asked.seed is None else asked.seed
     sessions = base.session is not None if asked.sessions is None else asked.sessions
     own = tuple(checked_header(name, value) for name, value in _headers(asked))
