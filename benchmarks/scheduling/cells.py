@@ -8,7 +8,7 @@ from endpoints.servers import Server
 from scheduling.knee import Trial, bracket, next_rate
 from scheduling.mix import ITL_MS, OUTPUT_TOKENS, SLO, TENANTS, TTFT_MS
 from scheduling.offer import Run
-from scheduling.stage import BURST_RATE, PATIENT_MS, Stage, answered_rate
+from scheduling.stage import BURST_RATE, PATIENT_MS, Stage
 
 Case = dict[str, Any]
 DUE = {"ttft_ms": TTFT_MS, "itl_ms": ITL_MS}
@@ -136,7 +136,7 @@ def knee(stage: Stage, server: Server | None) -> Case:
     runs: dict[str, Run] = {}
     with stage.headway() if server is None else stage.serving(server) as port:
         burst = stage.burst(port, BURST_RATE if server is None else BURST_RATE / 3)
-        start = 0.5 * answered_rate(burst)
+        start = 0.5 * burst["answered_rate"]
         trials: list[Trial] = []
         while start and (rate := next_rate(trials, start)) is not None:
             seconds = stage.seconds(min(45.0, max(20.0, 100 / rate)))

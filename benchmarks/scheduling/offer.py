@@ -1,5 +1,6 @@
 """Offers streams to a server and keeps what they add up to, by group: the part of a stream's name before its first slash."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 import headway.lab
 from endpoints.servers import MODEL_NAME
-from headway.core.clock import NS_PER_MS
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.admission import admission, admission_json
 from headway.lab.arrival_table import itl_samples
 from headway.lab.breakdown import cached_share
@@ -15,13 +16,14 @@ from headway.lab.distribution import Floats, describe
 from headway.lab.exchange import Exchange
 from headway.lab.figures import rounded
 from headway.lab.goodput import failures, goodput, values
-from headway.lab.latency import ttft_ns
+from headway.lab.latency import due_ns, ttft_ns
 from headway.lab.sharing import sharing, sharing_json
 from headway.lab.slo import parse_slo
 from headway.lab.tokens import token_counts
 from peers.machine import BusyMeter, load_average
 from scheduling.mix import SLO, Stream
 
+_MOST = 0.8
 _SHOWN = ("p50", "p95", "p99")
 Run = dict[str, Any]
 
@@ -34,6 +36,7 @@ def offer(port: int, streams: Sequence[Stream], *, seconds: float) -> Run:
     return {
         "seconds": seconds,
         "duration_s": rounded(result.summary.duration_s),
+        "answered_rate": rounded(answered_rate(result.exchanges)),
         "believable": result.believable,
         "lag_p99_ms": rounded(result.lag_p99_ns / NS_PER_MS),
         "stolen": busy.stolen(),
@@ -44,6 +47,13 @@ def offer(port: int, streams: Sequence[Stream], *, seconds: float) -> Run:
         "kinds": {name: figures(found) for name, found in grouped(result.exchanges, kind_of).items()},
         "sharing": sharing_json(sharing(groups)) if len(groups) > 1 else None,
     }
+
+
+def answered_rate(exchanges: Sequence[Exchange]) -> float:
+    """Return requests answered per second until four of five were: how a server that has more than enough ends is no rate."""
+    ends = sorted(exchange.stamps.ended_ns for exchange in exchanges if exchange.ok)
+    num = math.ceil(_MOST * len(ends))
+    return num * NS_PER_S / (ends[num - 1] - min(map(due_ns, exchanges))) if num else 0.0
 
 
 def figures(exchanges: Sequence[Exchange]) -> dict[str, Any]:

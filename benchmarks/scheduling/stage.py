@@ -76,7 +76,7 @@ class Stage:
         if case is None:
             with self.headway() as port:
                 run = self.burst(port)
-            case = {"runs": {"burst": run}, "rate": answered_rate(run)}
+            case = {"runs": {"burst": run}, "rate": run["answered_rate"]}
             self.record("capacity", case)
         rate: float = case["rate"]
         return rate
@@ -86,11 +86,6 @@ class Stage:
         seconds = self.seconds(BURST_SECONDS)
         streams = self.mix(rate, seconds, tenants=TENANTS, ttft_ms=PATIENT_MS)
         return self.offer(port, "capacity", streams, seconds)
-
-
-def answered_rate(run: Run) -> float:
-    """Return requests answered per second, from the first that was due to the last end."""
-    return float(run["all"]["ok"] / run["duration_s"]) if run["duration_s"] else 0.0
 
 
 def say(text: str) -> None:
