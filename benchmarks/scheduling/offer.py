@@ -50,7 +50,7 @@ def offer(port: int, streams: Sequence[Stream], *, seconds: float) -> Run:
 
 
 def answered_rate(exchanges: Sequence[Exchange]) -> float:
-    """Return requests answered per second until four of five were: how a server that has more than enough ends is no rate."""
+    """Return requests answered per second until four of five were: how a server runs dry is no rate."""
     ends = sorted(exchange.stamps.ended_ns for exchange in exchanges if exchange.ok)
     num = math.ceil(_MOST * len(ends))
     return num * NS_PER_S / (ends[num - 1] - min(map(due_ns, exchanges))) if num else 0.0
