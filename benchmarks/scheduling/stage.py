@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from endpoints.process import running
+from endpoints.process import ServerFailed, running
 from endpoints.servers import Server, headway
 from scheduling.mix import TENANTS, Stream, mix, reading
 from scheduling.offer import Run, offer
@@ -48,7 +48,9 @@ class Stage:
         with running(server, self.logs / f"server-{server.name}.log") as port:
             self.num_runs = 0
             if reads:
-                offer(port, reading(), seconds=0)
+                read = offer(port, reading(), seconds=0)["all"]
+                if read["ok"] < read["offered"]:
+                    raise ServerFailed(f"{server.name} did not read the tenants' files: {read['errors']}")
             yield port
 
     def offer(self, port: int, name: str, streams: Sequence[Stream], seconds: float) -> Run:
