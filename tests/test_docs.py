@@ -12,6 +12,7 @@ from headway.obs.metrics import Metrics
 from headway.runner.shapes import SHAPES
 from headway.wire.chat_request import ChatFields
 from headway.wire.completion_request import CompletionFields
+from headway.wire.service_headers import PARAMETERS
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
@@ -54,6 +55,11 @@ def test_every_request_field_is_documented_and_no_other() -> None:
     rows = re.findall(r"^\|(.*?)\|", section("### Request fields"), re.MULTILINE)
     fields = {*ChatFields.__struct_fields__, *CompletionFields.__struct_fields__}
     assert set(re.findall(r"`(\w+)`", "".join(rows))) == fields
+
+
+def test_every_service_header_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\| `(x-[a-z-]+)` \|", section("### Service headers"), re.MULTILINE)
+    assert set(rows) == {parameter["name"] for parameter in PARAMETERS}
 
 
 def test_every_error_of_a_request_is_documented_with_its_status_and_no_other() -> None:

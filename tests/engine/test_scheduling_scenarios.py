@@ -1,5 +1,6 @@
 """The scheduler's promises, one scenario each, in virtual time on the fake runner."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -264,11 +265,7 @@ def test_running_streams_keep_their_interval_while_long_prompts_are_read(target_
         load.step()
     load.submit(*(classed(f"prompt{i}", prompt(4_000, 50 + i), 2) for i in range(3)))
     load.run()
-    gaps = sorted(
-        b - a
-        for i in range(4)
-        for a, b in zip(load.token_ns[f"stream{i}"][30:], load.token_ns[f"stream{i}"][31:], strict=False)
-    )
+    gaps = sorted(b - a for i in range(4) for a, b in pairwise(load.token_ns[f"stream{i}"][30:]))
     assert gaps[int(0.99 * len(gaps))] <= 1.3 * target_ms * NS_PER_MS
     # And prompts get what streams (2.4 ms) and the weights (4 ms) leave of it: 8.4 s of work, 16 tokens granular.
     took_ms = load.ttft_ms("prompt2")
@@ -282,8 +279,7 @@ def test_a_stream_may_ask_for_a_closer_interval_than_the_server_has() -> None:
         load.step()
     load.submit(classed("prompt", prompt(3_000, 7), 2))
     load.run()
-    times = load.token_ns["stream"]
-    gaps = sorted(b - a for a, b in zip(times[5:], times[6:], strict=False))
+    gaps = sorted(b - a for a, b in pairwise(load.token_ns["stream"][5:]))
     assert gaps[int(0.99 * len(gaps))] <= 1.3 * 25 * NS_PER_MS
 
 
