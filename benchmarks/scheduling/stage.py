@@ -9,7 +9,7 @@ from typing import Any
 
 from endpoints.process import ServerFailed, running
 from endpoints.servers import Server, headway
-from scheduling.mix import TENANTS, Stream, mix, reading
+from scheduling.mix import Stream, mix, reading
 from scheduling.offer import Run, offer
 
 BURST_RATE = 30.0
@@ -84,10 +84,9 @@ class Stage:
         return rate
 
     def burst(self, port: int, rate: float = BURST_RATE) -> Run:
-        """Offer more than the server can do, and wait until it has done it."""
-        seconds = self.seconds(BURST_SECONDS)
-        streams = self.mix(rate, seconds, tenants=TENANTS, ttft_ms=PATIENT_MS)
-        return self.offer(port, "capacity", streams, seconds)
+        """Offer more than the server can do, and wait until it has done it; never for less long: all rates follow from it."""
+        streams = self.mix(rate, BURST_SECONDS, ttft_ms=PATIENT_MS)
+        return self.offer(port, "capacity", streams, BURST_SECONDS)
 
 
 def say(text: str) -> None:
