@@ -48,9 +48,7 @@ class Stage:
         with running(server, self.logs / f"server-{server.name}.log") as port:
             self.num_runs = 0
             if reads:
-                read = offer(port, reading(), seconds=0)["all"]
-                if read["ok"] < read["offered"]:
-                    raise ServerFailed(f"{server.name} did not read the tenants' files: {read['errors']}")
+                read_files(port, server.name)
             yield port
 
     def offer(self, port: int, name: str, streams: Sequence[Stream], seconds: float) -> Run:
@@ -84,9 +82,17 @@ class Stage:
         return rate
 
     def burst(self, port: int, rate: float = BURST_RATE) -> Run:
-        """Offer more than the server can do, and wait until it has done it; never for less long: all rates follow from it."""
+        """Offer more than the server can do, and wait until it has done it; never shorter: all rates follow from it."""
         streams = self.mix(rate, BURST_SECONDS, ttft_ms=PATIENT_MS)
         return self.offer(port, "capacity", streams, BURST_SECONDS)
+
+
+def read_files(port: int, name: str) -> None:
+    """Have every tenant's file read, one after another; raises ServerFailed where one was not."""
+    for stream in reading():
+        read = offer(port, [stream], seconds=0)["all"]
+        if read["ok"] < read["offered"]:
+            raise ServerFailed(f"{name} did not read a file: {', '.join(read['errors'])}")
 
 
 def say(text: str) -> None:
