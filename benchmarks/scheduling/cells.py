@@ -132,18 +132,27 @@ def variants(stage: Stage) -> Case:
 
 
 def knee(stage: Stage, server: Server | None) -> Case:
-    """The highest rate of the mix that keeps the SLO, of another server or, where None, of Headway."""
+    """The highest rate of the mix that keeps the SLO, of another server or, where None, of Headway.
+
+    `broken_rate` None: every rate that was tried kept it.
+    """
     runs: dict[str, Run] = {}
     with stage.headway() if server is None else stage.serving(server) as port:
         burst = stage.burst(port, BURST_RATE if server is None else BURST_RATE / 3)
         start = 0.5 * burst["answered_rate"]
         trials: list[Trial] = []
         while start and (rate := next_rate(trials, start)) is not None:
-            seconds = stage.seconds(min(45.0, max(20.0, 100 / rate)))
+            seconds = stage.seconds(trial_seconds(rate))
             run = stage.offer(port, f"{rate:.2f}/s", stage.mix(rate, seconds, **DUE), seconds)
             trials.append(Trial(rate, keeps_slo(run)))
             runs[f"{rate:.4g}/s"] = run | {"rate": rate, "kept": trials[-1].kept}
-    return {"runs": {"burst": burst} | runs, "rate": bracket(trials)[0], "slo": SLO}
+    rate, broken = bracket(trials)
+    return {"runs": {"burst": burst} | runs, "rate": rate, "broken_rate": broken, "slo": SLO}
+
+
+def trial_seconds(rate: float) -> float:
+    """Return how long a rate is offered: for 100 requests within 20 to 45 seconds, and for 15 at least."""
+    return max(20.0, min(45.0, 100 / rate), 15 / rate)
 
 
 def planning(_: Stage) -> Case:

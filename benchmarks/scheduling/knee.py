@@ -8,12 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-FACTOR = 1.5
+FACTOR = 2.0
+"""Where a burst thrashes a cache, what a server answered of it says little: the way up has to be short."""
 RESOLUTION = 0.12
 """Of the last gap, over its lower end: finer than two runs of one rate differ on a busy machine makes no sense."""
-LEAST_RATE = 0.05
+LEAST_RATE = 0.2
 """Requests per second; a server that does not keep the SLO here has no knee."""
-MOST_TRIALS = 7
+MOST_TRIALS = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from headway.lab.stream_table import with_streams
 from headway.lab.traffic import Traffic, plan_traffic
 from headway.lab.workload import Conversation
 from scheduling import cells
-from scheduling.cells import CELLS, VARIANTS, keeps_slo, knee
+from scheduling.cells import CELLS, VARIANTS, keeps_slo, knee, trial_seconds
 from scheduling.claims import claims
 from scheduling.knee import LEAST_RATE, MOST_TRIALS, RESOLUTION, Trial, bracket, next_rate
 from scheduling.mix import TENANTS, Stream, mix, reading
@@ -92,7 +92,7 @@ def test_no_run_asks_what_another_did() -> None:
 # ---- the knee ----
 
 
-@given(st.floats(0.06, 60), st.floats(0.1, 20))
+@given(st.floats(0.2, 60), st.floats(0.2, 20))
 def test_the_knee_is_found_from_wherever_it_is_sought(true_rate: float, start: float) -> None:
     trials: list[Trial] = []
     while (rate := next_rate(trials, start)) is not None:
@@ -259,6 +259,11 @@ def test_the_knee_of_a_server_is_sought_around_what_it_answers() -> None:
     assert all(stream["ttft_ms"] == 480 for stream in stage.offered[-1])
 
 
+@pytest.mark.parametrize(("rate", "seconds"), [(20.0, 20), (4.0, 25), (1.0, 45), (0.2, 75)])
+def test_a_rate_is_offered_for_enough_requests(rate: float, seconds: float) -> None:
+    assert trial_seconds(rate) == pytest.approx(seconds)
+
+
 def test_overload_is_ten_times_the_knee_which_has_to_be_known() -> None:
     stage = rehearsal(**{"knee headway": {"rate": 4.0}})
     cells.overload(stage)
@@ -315,7 +320,7 @@ def results() -> dict[str, Any]:
             "fairness": {"runs": {"tenants": run_of(sharing=sharing)}, "greedy": "t1"},
             "low": {"runs": {"classes": run_of(sharing=sharing)}},
             "knee headway": {"runs": {"6/s": kept}, "rate": 6.0},
-            "knee llama.cpp": {"runs": {}, "rate": 2.0},
+            "knee llama.cpp": {"runs": {}, "rate": 2.0, "broken_rate": 2.2},
             "knee vllm": {"runs": {}, "rate": None},
             "overload": {"runs": {"overload": run_of()}, "rate": 60.0},
             "intervals": {
@@ -356,6 +361,13 @@ def test_a_promise_that_is_broken_is_missed(case: str, change: dict[str, Any]) -
     before = [claim.met for claim in claims(results()["cases"])]
     after = [claim.met for claim in claims(data["cases"])]
     assert [met for old, met in zip(before, after, strict=True) if old is not met] == [False]
+
+
+def test_a_peer_whose_knee_was_not_reached_is_not_beaten() -> None:
+    data = results()
+    data["cases"]["knee llama.cpp"]["broken_rate"] = None
+    (row,) = (claim for claim in claims(data["cases"]) if "llama-server" in claim.what)
+    assert (row.met, row.measured) == (None, "3.00 ×: 6.00/s against at least 2.00/s")
 
 
 def test_what_was_not_measured_says_so() -> None:
