@@ -65,3 +65,18 @@ def test_tenants_that_have_gone_are_forgotten() -> None:
         accounts.charge(1, "stays", 20, 0, 0)
         accounts.leave(f"t{number}")
     assert len(accounts.served) <= 2
+
+
+def test_who_was_served_less_may_overtake() -> None:
+    accounts = Accounts((50, 30, 20))
+    for tenant in ("me", "few", "equal", "more"):
+        accounts.enter(tenant)
+    for tenant, num_tokens in (("me", 4000), ("few", 100), ("equal", 3900), ("more", 9000)):
+        accounts.charge(1, tenant, num_tokens, 0, NS_PER_S)
+    accounts.enter("low")
+    accounts.charge(2, "low", 10, 0, NS_PER_S)
+    accounts.note_busy(10 * NS_PER_S, NS_PER_S)
+    assert accounts.lead(NS_PER_S) == pytest.approx(17_010 / 10)
+    assert accounts.overtaking(1, "me", NS_PER_S) == (2, 4000)
+    assert accounts.overtaking(1, "few", NS_PER_S) == (0, 0)
+    assert accounts.overtaking(1, "more", NS_PER_S) == (3, 8000)

@@ -7,7 +7,7 @@ from headway.core.clock import NS_PER_S
 from headway.core.config import PolicyName, SchedulerConfig
 from headway.engine.accounts import Accounts
 from headway.engine.policies.policy import Candidate, Planned, Queue
-from headway.engine.policies.slo import LEAD, within_share
+from headway.engine.policies.slo import within_share
 from headway.engine.policies.table import POLICIES
 from support.hand_made_views import Seq, prefilling, view, waiting
 
@@ -141,7 +141,8 @@ def test_what_the_step_has_planned_counts() -> None:
 
 
 def test_the_tenant_served_least_goes_first_and_a_small_lead_counts_for_nothing() -> None:
-    accounts = busy_accounts(tenants={"a": 5000, "b": 1000, "c": 1000 + LEAD})
+    accounts = busy_accounts(tenants={"a": 5000, "b": 1000, "c": 2000})
+    assert 1000 < accounts.lead(NOW_NS) < 4000
     queue = [waits(1, tenant="a", due_s=1), waits(2, tenant="b", due_s=9), waits(3, tenant="c", due_s=2)]
     assert order("slo", queue_of(queue, accounts=accounts)) == [3, 2, 1]
 

@@ -48,9 +48,9 @@ def test_nothing_is_predicted_before_a_step_was_timed() -> None:
 
 
 def test_it_waits_for_its_tenants_work_that_is_due_before() -> None:
-    assert wait_s(new()) == 0
+    assert wait_s(new()) == pytest.approx(0, abs=1e-3)
     assert wait_s(new(), queue=[before(1, 700)]) == pytest.approx(0.7, rel=0.05)
-    assert wait_s(new(), queue=[before(1, 700, due_s=60)]) == 0
+    assert wait_s(new(), queue=[before(1, 700, due_s=60)]) == pytest.approx(0, abs=1e-3)
 
 
 def test_other_tenants_have_as_much_before_it_as_its_own() -> None:
@@ -60,7 +60,7 @@ def test_other_tenants_have_as_much_before_it_as_its_own() -> None:
 
 
 def test_better_classes_go_before_as_far_as_their_shares_allow_and_worse_ones_do_not() -> None:
-    assert wait_s(new(rank=0), queue=[before(1, 3000, rank=2)]) == 0
+    assert wait_s(new(rank=0), queue=[before(1, 3000, rank=2)]) == pytest.approx(0, abs=1e-3)
     assert wait_s(new(rank=1), queue=[before(1, 40, rank=0)]) == pytest.approx(0.04, rel=0.05)
     assert wait_s(new(rank=2), queue=[before(1, 3000, rank=0)]) == pytest.approx(0.25, rel=0.05)
 
@@ -79,8 +79,9 @@ def test_without_a_slot_it_waits_for_ends() -> None:
     learnt.observe(Load(0, 4, 20, 0), 10_000_000)
     of = view(running, step_time=learnt)
     wait_ns = forecast(new(), of, LIMITS, 128, NOW_NS).wait_ns
-    assert wait_ns == pytest.approx(128 * learnt.of(Load(0, 4, 20, 0)) / 4, rel=0.05)
-    assert forecast(new(rank=0), of, LIMITS, 128, NOW_NS).wait_ns == 0  # it takes the place of one of them
+    assert wait_ns == pytest.approx((128 / 4 + 1) * learnt.of(Load(0, 4, 20, 0)), rel=0.05)
+    for_high_ns = forecast(new(rank=0), of, LIMITS, 128, NOW_NS).wait_ns  # it takes the place of one of them
+    assert for_high_ns < wait_ns / 10
 
 
 def test_a_deadline_is_what_was_asked_for_else_the_classes() -> None:
@@ -91,8 +92,8 @@ def test_a_deadline_is_what_was_asked_for_else_the_classes() -> None:
 
 
 def test_refused_is_what_would_come_too_late() -> None:
-    assert lateness(new(due_s=5), Forecast(3e9, 1.9e9), 1.9e9, NOW_NS) is None
-    late = lateness(new(due_s=5), Forecast(3.4e9, 1.9e9), 1.9e9, NOW_NS)
+    assert lateness(new(due_s=5), Forecast(3e9, 1.9e9), 1.0, 1.9e9, NOW_NS) is None
+    late = lateness(new(due_s=5), Forecast(3.4e9, 1.9e9), 1.0, 1.9e9, NOW_NS)
     assert late is not None
     assert late.retry_after_s == pytest.approx(3.4)
     assert "5.30 s" in late.message
@@ -100,10 +101,10 @@ def test_refused_is_what_would_come_too_late() -> None:
 
 
 def test_what_cannot_be_met_at_all_says_so() -> None:
-    hopeless = lateness(new(due_s=1), Forecast(0, 1.9e9), 1.9e9, NOW_NS)
+    hopeless = lateness(new(due_s=1), Forecast(0, 1.9e9), 1.0, 1.9e9, NOW_NS)
     assert hopeless is not None
     assert "even on an idle server" in hopeless.message
-    passed = lateness(new(due_s=0), Forecast(0, 0), 0, NOW_NS)
+    passed = lateness(new(due_s=0), Forecast(0, 0), 1.0, 0, NOW_NS)
     assert passed is not None
     assert "had passed" in passed.message
-    assert lateness(new(due_s=0.001), Forecast(0, 0), 0, NOW_NS) is None  # nothing is known: let it try
+    assert lateness(new(due_s=0.001), Forecast(0, 0), 1.0, 0, NOW_NS) is None  # nothing is known: let it try

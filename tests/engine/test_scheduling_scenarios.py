@@ -368,3 +368,30 @@ def test_the_batch_follows_the_rate_of_requests_and_nobody_waits_for_a_window() 
     while load.step():
         most = max(most, load.engine.statistics().num_running)
     assert most == 30
+
+
+def goodput(rate: float, seconds: int) -> tuple[float, float]:
+    """Return (requests in time a second, share of the admitted that were) of a mix with 8 tenants and 480 ms to begin."""
+    random, load = Random(5), virtual_load()
+    begin_ns = due_ns = load.clock.now_ns()
+    names: list[str] = []
+    while load.clock.now_ns() < begin_ns + seconds * NS_PER_S:
+        while due_ns <= load.clock.now_ns():
+            names.append(f"r{len(names)}")
+            tokens = random_prompt(random, random.choice([60, 60, 120, 350]))
+            num_output, tenant = random.randint(40, 100), f"t{random.randrange(8)}"
+            load.submit(classed(names[-1], tokens, num_output, tenant=tenant, ttft_ms=480))
+            due_ns += int(random.expovariate(rate) * NS_PER_S)
+        if not load.step():
+            load.clock.advance(due_ns - load.clock.now_ns())
+    begun = [name for name in names if name in load.token_ns]
+    in_time = sum(load.ttft_ms(name) <= 480 for name in begun)
+    return in_time / seconds, in_time / len(begun)
+
+
+def test_at_ten_times_what_it_can_do_it_does_as_much_and_keeps_what_it_promised() -> None:
+    at_knee, kept_at_knee = goodput(5, 20)
+    beyond, kept_beyond = goodput(50, 20)
+    assert kept_at_knee >= 0.95
+    assert kept_beyond >= 0.95
+    assert beyond >= 0.9 * at_knee

@@ -64,6 +64,7 @@ _GAUGES: Final = {
     "kv_cache_blocks": "Blocks of the KV cache.",
     "prefix_cached_blocks": "Blocks that hold a prefix somebody may use again.",
     "engine_ready": "1 while the engine takes requests.",
+    "step_prediction_error_ratio": "Mean of the last steps' |measured - predicted| / measured.",
 }
 _ENGINE_COUNTERS: Final = {
     "engine_steps": "Steps of the engine.",
@@ -73,7 +74,7 @@ _ENGINE_COUNTERS: Final = {
     "accepted_tokens": "Of those, the tokens that were right.",
     "prefix_cache_query_tokens": "Prompt tokens looked up in the prefix cache.",
     "prefix_cache_hit_tokens": "Prompt tokens found in the prefix cache.",
-    "preemptions": "Sequences set back because the KV cache was full.",
+    "preemptions": "Sequences set back because the KV cache was full, or for a better class.",
 }
 
 
@@ -219,6 +220,7 @@ def _gauges(model: _Model) -> dict[str, float]:
         "kv_cache_blocks": stats.num_blocks,
         "prefix_cached_blocks": stats.num_cached_blocks,
         "engine_ready": float(model.is_ready),
+        "step_prediction_error_ratio": stats.step_prediction_error,
     }
 
 
