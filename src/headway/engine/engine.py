@@ -36,11 +36,10 @@ from headway.core.messages import (
 )
 from headway.engine.chunking import load_of
 from headway.engine.drawn import accept, count_right, no_token, verified
-from headway.engine.forecast_check import ForecastCheck
 from headway.engine.grammars import Grammars
 from headway.engine.kv_memory import KvMemory
 from headway.engine.pooling import HiddenRows, Pooler
-from headway.engine.promise import deadline_ns, forecast, lateness, own_ns
+from headway.engine.promises import Promises
 from headway.engine.requests import Requests
 from headway.engine.scheduler import plan
 from headway.engine.sequence import Sequence, State
@@ -75,7 +74,7 @@ class Engine:
         self._clock = clock
         self.info = info
         self._step_time = StepTime()
-        self._forecast_check = ForecastCheck()
+        self._promises = Promises(config)
         self._tiers = tiers
         self._memory = KvMemory(runner, info, config, clock, tiers, self._prefill_tokens_per_s)
         self._kv = self._memory.blocks
@@ -210,16 +209,9 @@ class Engine:
         return self._kv.match(sequence.chain, sequence.num_tokens) if self._limits.prefix_cache else []
 
     def _promise(self, new: Sequence) -> HeadwayError | None:
-        """Give a sequence that has just come its deadline; return why it is refused if that cannot be kept."""
-        view, now_ns = self._view(), self._clock.now_ns()
-        alone_ns = own_ns(new.num_expected, view, self._limits)
-        ttft_ns = new.request.ttft_deadline_ns
-        new.deadline_ns = deadline_ns(ttft_ns, new.rank, new.arrival_ns, alone_ns, self._limits)
-        if self._limits.policy != "slo":
-            return None
-        predicted = forecast(new, view, self._limits, self._requests.totals.mean_output, now_ns)
-        new.forecast_at_ns, new.forecast_ns = now_ns, predicted.wait_ns + predicted.own_ns
-        return lateness(new, predicted, self._forecast_check.factor, alone_ns, now_ns)
+        """Give a sequence that has just come its deadline; return why it is refused, if that cannot be kept."""
+        mean_output = self._requests.totals.mean_output
+        return self._promises.give(new, self._view(), mean_output, self._clock.now_ns())
 
     def _rearrange(self, step_plan: Plan[Sequence]) -> None:
         """Move sequences and blocks as planned, up to the point where all chunks can be computed."""
@@ -300,8 +292,7 @@ class Engine:
                 live.num_output += len(accepted)
                 if live.first_token_ns is None:
                     live.first_token_ns = now_ns
-                    if sequence.forecast_ns:
-                        self._forecast_check.observe(sequence.forecast_ns, now_ns - sequence.forecast_at_ns)
+                    self._promises.note_first_token(sequence, now_ns)
                 scored = result.logprobs[first : first + len(accepted)] if result.logprobs else ()
                 logprobs = tuple(entry for entry in scored if entry is not None) if scored else ()
                 requests.outbox.put_tokens(live.request.request_id, sequence.choice, accepted, logprobs)
