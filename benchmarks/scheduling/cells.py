@@ -76,7 +76,8 @@ def low(stage: Stage) -> Case:
             ("low", TENANTS[5:]),
         ):
             named = {"group": service_class, "tenants": tenants, "class": service_class}
-            streams += stage.mix(2 / 3 * capacity, seconds, **named)
+            # Patient, for refusals would keep high from ever having work waiting.
+            streams += stage.mix(2 / 3 * capacity, seconds, ttft_ms=PATIENT_MS, **named)
         return {"runs": {"classes": stage.offer(port, "classes", streams, seconds)}, "capacity": capacity}
 
 
