@@ -74,8 +74,8 @@ def test_every_environment_variable_is_documented_and_no_other() -> None:
 def test_the_architecture_names_every_source_file_and_no_other() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     package = ROOT / "src" / "headway"
-    files = {str(path.relative_to(package)) for path in package.glob("*/*.py") if path.name != "__init__.py"}
-    named = set(re.findall(r"(?<![\w/])(?!tests/|scripts/)[a-z]+/[a-z_]+\.py", text))
+    files = {str(path.relative_to(package)) for path in package.glob("*/**/*.py") if path.name != "__init__.py"}
+    named = set(re.findall(r"(?<![\w/])(?!tests/|scripts/)(?:[a-z]+/)+[a-z_]+\.py", text))
     assert files - named == set()
     assert named - files == set()
 

@@ -8,9 +8,13 @@ import pytest
 
 from headway.core.config import SchedulerConfig
 from headway.engine.acceptance import Odds
+from headway.engine.accounts import Accounts
 from headway.engine.drafts import Draft
+from headway.engine.policies.policy import by_arrival
+from headway.engine.prefixes import lenders
 from headway.engine.scheduler import plan
 from headway.engine.step_cost import StepCost
+from headway.engine.step_time import StepTime
 from headway.engine.view import View
 from headway.kv.prefix_cache import BlockKey, PrefixChain
 
@@ -31,6 +35,22 @@ class Seq:
     prompt_id: int = -1
     keys: Sequence[BlockKey] = field(default=())
     num_draftable: int = 0
+    rank: int = 1
+    tenant: str = ""
+    arrival_ns: int = 0
+    deadline_ns: int = 10**10
+    itl_target_ns: int | None = None
+    max_tokens: int = 100
+    is_resuming: bool = False
+    num_preemptions: int = 0
+
+    @property
+    def num_prompt(self) -> int:
+        return self.num_tokens
+
+    @property
+    def num_left(self) -> int:
+        return self.num_tokens - self.num_computed
 
 
 NO_DRAFT = Draft((), Odds(0.0, 0.0))
@@ -86,6 +106,8 @@ def view(
     references: Mapping[int, int] | None = None,
     drafts: Mapping[int, Draft] | None = None,
     cost: StepCost | None = None,
+    step_time: StepTime | None = None,
+    accounts: Accounts | None = None,
 ) -> View[Seq]:
     held: dict[int, int] = {}
     for sequence in running:
@@ -101,6 +123,8 @@ def view(
         match=lambda sequence: (matches or {}).get(sequence.order, ()),
         draft=lambda sequence, max_tokens: cut((drafts or {}).get(sequence.order, NO_DRAFT), max_tokens),
         cost=cost or StepCost(),
+        step_time=step_time or StepTime(),
+        accounts=accounts or Accounts(SchedulerConfig().class_shares),
     )
 
 
@@ -230,7 +254,7 @@ def test_nobody_waits_for_blocks_that_will_not_be_shared() -> None:
 def test_the_computing_one_inherits_the_waiters_urgency() -> None:
     state = view([prefilling(2, 40), prefilling(5, 40)], [waiting(1, 40, prompt_id=5)])
     assert chunks(state, limits(8)) == [(5, 8, False)]
-    without = view([prefilling(2, 40), prefilling(5, 40)], [waiting(1, 40)])
+    without = view([prefilling(2, 40), prefilling(5, 40)], [waiting(6, 40)])
     assert chunks(without, limits(8)) == [(2, 8, False)]
 
 
@@ -261,7 +285,7 @@ def test_waiters_unrelated_to_what_is_computed_need_no_look_at_the_cache() -> No
 
     queue = [waiting(order, 40) for order in range(5)]
     state = replace(view([prefilling(9, 40), prefilling(10, 40, prompt_id=4)], queue), match=match)
-    plan(state, limits(8), 0)
+    assert lenders(state, by_arrival) == {10: queue[4]}
     assert looks == [4]
 
 

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
-from headway.core.clock import MonotonicClock
+from headway.core.clock import NS_PER_S, MonotonicClock
 from headway.core.config import EngineConfig, SchedulerConfig
 from headway.core.errors import QueueFull
 from headway.core.messages import Finished, TokenDelta
@@ -72,7 +73,13 @@ async def test_clients_that_leave_leave_the_engine_idle(client: SupervisedEngine
 
 
 async def test_the_engines_refusal_is_a_terminal_event(client: SupervisedEngineClient) -> None:
-    streams = [client.submit_nowait(make_request(f"r{i}", prompt(16), max_tokens=4000)) for i in range(400)]
+    patient = [
+        msgspec.structs.replace(
+            make_request(f"r{i}", prompt(16), max_tokens=4000), ttft_deadline_ns=3600 * NS_PER_S
+        )
+        for i in range(400)
+    ]
+    streams = [client.submit_nowait(request) for request in patient]
     await asyncio.sleep(0)
     _, refused = await read(streams[-1])
     assert refused.error is not None

@@ -11,6 +11,7 @@ from headway.core.config import (
     EngineConfig,
     InstructionSet,
     KvFormat,
+    PolicyName,
     SchedulerConfig,
     WeightFormat,
 )
@@ -120,6 +121,27 @@ def above_zero(text: str) -> float:
     return number
 
 
+def milliseconds(text: str) -> float | None:
+    """Parse a number of milliseconds over 0 into seconds, `none` into None; raises ArgumentTypeError."""
+    return None if text == "none" else above_zero(text) / 1000
+
+
+def class_deadlines(text: str) -> tuple[float, float, float]:
+    """Parse three numbers of seconds over 0; raises ArgumentTypeError."""
+    values = [above_zero(part) for part in text.split(",")]
+    if len(values) != 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers of seconds such as 2,15,120")
+    return (values[0], values[1], values[2])
+
+
+def class_shares(text: str) -> tuple[int, int, int]:
+    """Parse three whole numbers that add up to 100; raises ArgumentTypeError."""
+    values = [positive(part) for part in text.split(",")]
+    if len(values) != 3 or sum(values) != 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not three shares that add up to 100, such as 50,30,20")
+    return (values[0], values[1], values[2])
+
+
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options from which `engine_config` builds an EngineConfig."""
     group = parser.add_argument_group("engine")
@@ -191,6 +213,47 @@ def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
     """Add the limits of a step and of the queue."""
     group = parser.add_argument_group("scheduling")
     group.add_argument(
+        "--policy",
+        choices=get_args(PolicyName),
+        default=_SCHEDULER.policy,
+        help="who goes first: slo keeps deadlines, class shares and fairness between tenants, and refuses what would come "
+        "too late; fcfs, shortest and bucketed are there for comparison (default: %(default)s)",
+    )
+    group.add_argument(
+        "--itl-target",
+        type=milliseconds,
+        metavar="MS",
+        default=_SCHEDULER.itl_target_s,
+        help="most milliseconds between two tokens of a running stream while prompts are read, as far as prompts can be "
+        "cut; none = only --max-prefill-tokens counts (default: 50)",
+    )
+    group.add_argument(
+        "--ttft",
+        type=class_deadlines,
+        metavar="HIGH,NORMAL,LOW",
+        default=(_SCHEDULER.high_ttft_s, _SCHEDULER.normal_ttft_s, _SCHEDULER.low_ttft_s),
+        help="seconds within which each class's first token is due, where a request does not say; a prompt that takes "
+        "more than a quarter of it alone has four times its own time (default: 2,15,120)",
+    )
+    group.add_argument(
+        "--class-shares",
+        type=class_shares,
+        metavar="HIGH,NORMAL,LOW",
+        default=_SCHEDULER.class_shares,
+        help="percent of the tokens for each class while all have work waiting (default: 50,30,20)",
+    )
+    group.add_argument(
+        "--lend-high",
+        choices=("idle", "never"),
+        default=_SCHEDULER.lend_high,
+        help="whether other classes may use what high leaves of its share: never keeps it free (default: %(default)s)",
+    )
+    group.add_argument(
+        "--no-prefix-cache",
+        action="store_true",
+        help="compute every prompt from its first token, for comparison",
+    )
+    group.add_argument(
         "--max-num-seqs",
         type=positive,
         metavar="N",
@@ -202,8 +265,7 @@ def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         metavar="TOKENS",
         default=_SCHEDULER.max_prefill_tokens,
-        help="prompt tokens per step: smaller keeps running streams smoother, larger starts new ones "
-        "sooner (default: %(default)s)",
+        help="most prompt tokens per step, also where the inter-token target would allow more (default: %(default)s)",
     )
     group.add_argument(
         "--max-draft-tokens",
@@ -243,6 +305,8 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 
 def engine_config(args: argparse.Namespace, model: str, model_path: str) -> EngineConfig:
     """Build the engine's settings from parsed options; any but those of formats may be absent."""
+    promised = (_SCHEDULER.high_ttft_s, _SCHEDULER.normal_ttft_s, _SCHEDULER.low_ttft_s)
+    ttft: tuple[float, float, float] = getattr(args, "ttft", promised)
     return EngineConfig(
         model=model,
         model_path=model_path,
@@ -256,6 +320,14 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         block_size=args.block_size,
         max_context=getattr(args, "max_context", _ENGINE.max_context),
         scheduler=SchedulerConfig(
+            policy=getattr(args, "policy", _SCHEDULER.policy),
+            itl_target_s=getattr(args, "itl_target", _SCHEDULER.itl_target_s),
+            prefix_cache=not getattr(args, "no_prefix_cache", False),
+            high_ttft_s=ttft[0],
+            normal_ttft_s=ttft[1],
+            low_ttft_s=ttft[2],
+            class_shares=getattr(args, "class_shares", _SCHEDULER.class_shares),
+            lend_high=getattr(args, "lend_high", _SCHEDULER.lend_high),
             max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
             max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
             max_draft_tokens=getattr(args, "max_draft_tokens", _SCHEDULER.max_draft_tokens),

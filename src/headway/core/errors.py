@@ -11,6 +11,7 @@ HeadwayError
 ├── Unavailable               the server's limit, HTTP 503 with Retry-After
 │   ├── TooManyConnections
 │   ├── QueueFull
+│   ├── DeadlineUnmet         the first token could not come in time
 │   ├── Draining              shutting down
 │   └── EngineUnavailable     the engine process is starting or restarting
 ├── EngineDied                500  the engine ended while the request ran
@@ -107,6 +108,12 @@ class QueueFull(Unavailable):
     code = "queue_full"
 
 
+class DeadlineUnmet(Unavailable):
+    """The first token is not expected by its deadline."""
+
+    code = "deadline_unmet"
+
+
 class Draining(Unavailable):
     """The server is shutting down and takes no new requests."""
 
@@ -159,6 +166,7 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         Unavailable,
         TooManyConnections,
         QueueFull,
+        DeadlineUnmet,
         Draining,
         EngineUnavailable,
         EngineDied,

@@ -129,6 +129,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     preemptions_total: int = 0
     step_ns: int = 0
     runner_ns: int = 0
+    step_prediction_error: float = 0.0
+    """Mean of the last steps' |measured - predicted| / measured."""
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="step", kw_only=True):

@@ -22,16 +22,19 @@ from collections.abc import Callable
 
 from headway.core.clock import Clock
 from headway.core.config import SchedulerConfig
-from headway.core.errors import ConfigError, InternalError
+from headway.core.errors import ConfigError, HeadwayError, InternalError
 from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, StepOutputs, Submit, ToEngine
+from headway.engine.chunking import load_of
 from headway.engine.drawn import accept, count_right, no_token, verified
 from headway.engine.grammars import Grammars
 from headway.engine.pooling import HiddenRows, Pooler
+from headway.engine.promise import deadline_ns, forecast, lateness, own_ns
 from headway.engine.requests import Requests
 from headway.engine.scheduler import plan
 from headway.engine.sequence import Sequence, State
 from headway.engine.step_builder import build_step
 from headway.engine.step_cost import CostModel
+from headway.engine.step_time import StepTime
 from headway.engine.view import Plan, View
 from headway.kv.blocks import KvBlocks
 from headway.runner.step import OutputKind, Runner, Step, StepResult
@@ -59,8 +62,9 @@ class Engine:
         self._clock = clock
         self.info = info
         self._kv = KvBlocks(info.num_blocks, info.block_size)
-        self._requests = Requests(info, config, clock, self._kv, grammars)
+        self._requests = Requests(info, config, clock, self._kv, grammars, self._promise)
         self._cost = CostModel()
+        self._step_time = StepTime()
         self._draining = False
 
     # What the owner calls
@@ -100,8 +104,10 @@ class Engine:
         step_plan = plan(self._view(), self._limits, started_ns)
         self._rearrange(step_plan)
         runner_ns = 0
+        load = None
         if step_plan.chunks:
             step = build_step(step_plan.chunks)
+            load = load_of(step_plan.chunks)
             before_ns = self._clock.now_ns()
             try:
                 result = self._execute(step)
@@ -113,7 +119,11 @@ class Engine:
                 if step_plan.chunks[-1].sequence.is_decoding:  # no prompt: those come last
                     self._cost.observe(len(step.tokens), runner_ns)
                 self._advance(step_plan, result)
-        self._requests.totals.count_step(self._clock.now_ns() - started_ns, runner_ns)
+        now_ns = self._clock.now_ns()
+        self._requests.totals.count_step(now_ns - started_ns, runner_ns)
+        self._requests.accounts.note_busy(now_ns - started_ns, now_ns)
+        if load is not None and runner_ns:
+            self._step_time.observe(load, now_ns - started_ns)
         return self._requests.outbox.take(self.statistics())
 
     def statistics(self) -> EngineStats:
@@ -126,6 +136,7 @@ class Engine:
             num_blocks=blocks.num_blocks,
             num_free_blocks=blocks.num_free + blocks.num_evictable,
             num_cached_blocks=len(self._kv.cache),
+            step_prediction_error=self._step_time.error,
         )
 
     def block_table(self, request_id: str, choice: int = 0) -> tuple[int, ...]:
@@ -146,10 +157,27 @@ class Engine:
             block_size=self.info.block_size,
             num_available=self._kv.pool.num_available,
             references=self._kv.pool.references,
-            match=lambda sequence: self._kv.match(sequence.chain, sequence.num_tokens),
+            match=self._match,
             draft=Sequence.draft,
             cost=self._cost.cost,
+            step_time=self._step_time,
+            accounts=self._requests.accounts,
         )
+
+    def _match(self, sequence: Sequence) -> list[int]:
+        """Return the cached blocks that a sequence may start from."""
+        return self._kv.match(sequence.chain, sequence.num_tokens) if self._limits.prefix_cache else []
+
+    def _promise(self, new: Sequence) -> HeadwayError | None:
+        """Give a sequence that has just come its deadline; return why it is refused if that cannot be kept."""
+        view, now_ns = self._view(), self._clock.now_ns()
+        alone_ns = own_ns(new.num_expected, view, self._limits)
+        ttft_ns = new.request.ttft_deadline_ns
+        new.deadline_ns = deadline_ns(ttft_ns, new.rank, new.arrival_ns, alone_ns, self._limits)
+        if self._limits.policy != "slo":
+            return None
+        predicted = forecast(new, view, self._limits, self._requests.totals.mean_output, now_ns)
+        return lateness(new, predicted, alone_ns, now_ns)
 
     def _rearrange(self, step_plan: Plan[Sequence]) -> None:
         """Move sequences and blocks as planned, up to the point where all chunks can be computed."""
@@ -191,6 +219,9 @@ class Engine:
         hidden = HiddenRows(result.hidden, step_plan.chunks)
         for sequence, num_tokens, draws, draft in step_plan.chunks:
             requests.totals.count_computed(num_tokens, sequence.is_decoding)
+            # What a preempted stream recomputes is nobody's wish.
+            num_input = 0 if sequence.is_decoding or sequence.is_resuming else num_tokens
+            requests.accounts.charge(sequence.rank, sequence.tenant, num_input, 0, now_ns)
             if sequence.pooler is not None:
                 hidden.push(sequence.pooler, num_tokens, ends=draws)
                 self._advance_pooled(sequence, sequence.pooler, num_tokens, ends=draws)
@@ -218,6 +249,7 @@ class Engine:
                 reason = "stop"
             self._share(sequence)
             if accepted:
+                requests.accounts.charge(sequence.rank, sequence.tenant, 0, len(accepted), now_ns)
                 live.num_output += len(accepted)
                 if live.first_token_ns is None:
                     live.first_token_ns = now_ns

@@ -12,6 +12,7 @@ from headway.core.config import SchedulerConfig
 from headway.core.errors import HeadwayError, InvalidRequest
 from headway.core.messages import EngineInfo, FinishReason
 from headway.core.request import Request
+from headway.engine.accounts import Accounts
 from headway.engine.admission import QueueLoad, refusal
 from headway.engine.compiling import Compiling
 from headway.engine.grammars import Grammars
@@ -25,8 +26,16 @@ from headway.kv.blocks import KvBlocks
 logger = logging.getLogger(__name__)
 
 
+Forecaster = Callable[[Sequence], HeadwayError | None]
+"""Gives a sequence that has just come its deadline, and returns why it is refused; None = it is expected in time."""
+
+
 class Requests:
-    """The living requests of one engine. `grammars` None = a grammar is refused by name."""
+    """The living requests of one engine.
+
+    grammars   None = a grammar is refused by name
+    promise    what a new request is promised, and whether that can be kept
+    """
 
     def __init__(
         self,
@@ -35,8 +44,10 @@ class Requests:
         clock: Clock,
         kv: KvBlocks,
         grammars: Grammars | None,
+        promise: Forecaster,
     ) -> None:
         self.roster = Roster()
+        self.accounts = Accounts(limits.class_shares)
         self.totals = Totals()
         self.outbox = Outbox()
         self._info = info
@@ -44,6 +55,7 @@ class Requests:
         self._clock = clock
         self._kv = kv
         self._grammars = grammars
+        self._promise = promise
         self._compiling = Compiling(grammars)
         self._live: dict[str, LiveRequest] = {}
         self._next_order = 0
@@ -82,15 +94,26 @@ class Requests:
         if error is not None:
             self.outbox.put_end(refused(request, error, now_ns))
             return
-        # What takes nothing from the cache has a partition of its own.
-        salt = f"{request.salt} {request.request_id}" if request.pooling == "mean" else request.salt
-        chain = self._kv.new_chain(salt, request.adapter_id)
-        sequences = {}
-        for choice in range(request.n):
+        first = self._first_choice(request, now_ns)
+        error = self._promise(first)
+        if error is not None:
+            self.outbox.put_end(refused(request, error, now_ns))
+            return
+        sequences = {0: first}
+        for choice in range(1, request.n):
             sequences[choice] = Sequence(
-                request, choice, self._next_order, chain if choice == 0 else chain.copy()
+                request,
+                choice,
+                first.order + choice,
+                first.chain.copy(),
+                arrival_ns=first.arrival_ns,
+                deadline_ns=first.deadline_ns,
+                num_expected=first.num_expected,
             )
-            self._next_order += 1
+        for sequence in sequences.values():
+            sequence.shares &= self._limits.prefix_cache
+            self.accounts.enter(sequence.tenant)
+        self._next_order += request.n
         live = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
         self._live[request.request_id] = live
         self.totals.count_queued(request.n, request.n * len(request.token_ids))
@@ -98,6 +121,18 @@ class Requests:
             self._compiling.enter(live)
         else:
             self._enqueue(live)
+
+    def _first_choice(self, request: Request, now_ns: int) -> Sequence:
+        """Return the first choice of a request, which holds nothing yet and has no deadline."""
+        # What takes nothing from the cache has a partition of its own.
+        salt = f"{request.salt} {request.request_id}" if request.pooling == "mean" else request.salt
+        chain = self._kv.new_chain(salt, request.adapter_id)
+        arrival_ns = now_ns if request.arrival_ns is None else request.arrival_ns
+        sequence = Sequence(request, 0, self._next_order, chain, arrival_ns=arrival_ns)
+        if self._limits.prefix_cache:
+            num_cached = len(self._kv.match(chain, sequence.num_tokens)) * self._info.block_size
+            sequence.num_expected -= num_cached
+        return sequence
 
     def take_compiled(self) -> None:
         """Let requests whose grammar was compiled join the queue, or end."""
@@ -170,6 +205,9 @@ class Requests:
             self.roster.remove(sequence)
         self._kv.pool.release_table(sequence.table)
         sequence.finish()
+        self.accounts.leave(sequence.tenant)
+        if sequence.num_output:
+            self.totals.count_answer(sequence.num_output)
         self.outbox.put_choice_end(live.request.request_id, sequence.choice, reason)
 
     def _end(self, live: LiveRequest, error: HeadwayError | None) -> None:

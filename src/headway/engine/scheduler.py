@@ -1,153 +1,134 @@
 """Decides one step: who decodes, who prefills how much, who starts, who gives its blocks back. Pure; it changes nothing.
 
-Decoding sequences come first and all of them advance; then prompts within a token budget, so that a long prompt never
-stalls running streams (chunked prefill, Sarathi-Serve, arXiv 2403.02310). Within each, first come, first served.
+Decoding sequences come first and all of them advance; then prompts, as much as the inter-token target leaves (`chunking`),
+in the order of a policy (`policies`).
 
-Memory. A sequence gets blocks for all its tokens when it starts, so only decoding can run short; then the least urgent
-running sequence loses its blocks and waits again. Its tokens are kept and recomputed (mostly found in the prefix cache).
-The most urgent sequence is never preempted for another, and alone it always fits (the engine refuses what does not): so
-every step brings it closer to its end, and the next one becomes the most urgent.
+Memory. A sequence gets blocks for all its tokens when it starts, so only decoding can run short; then the sequence that the
+policy holds least loses its blocks and waits again. Its tokens are kept and recomputed (mostly found in the prefix cache).
+The one held most is never preempted for another, and alone it always fits (the engine refuses what does not): so every step
+brings it closer to its end, and the next one takes its place. A policy may also let a better class start in the place of a
+worse one.
 
 Drafts. A step without prompts also carries tokens that decoding sequences may say next (`speculation`).
 
-Shared prefixes. A sequence that needs a block which another one is computing waits for it instead of computing it twice,
-and lends that one its urgency. If the other ends, its computed blocks stay, and the first waiter computes the rest.
+Shared prefixes. A sequence that needs a block which another one is computing waits for it instead of computing it twice, and
+lends that one its urgency (`prefixes`). If the other ends, its computed blocks stay, and the first waiter computes the rest.
 Waiting for a prefix lets others pass; waiting for memory does not.
 
-It knows no requests, no clock but `now_ns`, and no runner. Other policies come in as another urgency.
+It knows no requests, no clock but `now_ns`, and no runner.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headway.core.config import SchedulerConfig
+from headway.engine.chunking import Room, decode_load, ns_per_prompt_token, target_ns
+from headway.engine.memory import Memory
+from headway.engine.policies.policy import Candidate, Planned, Queue
+from headway.engine.policies.table import POLICIES
+from headway.engine.prefixes import lenders
 from headway.engine.speculation import with_drafts
+from headway.engine.starts import Starts
+from headway.engine.step_time import Load
 from headway.engine.view import Admission, Chunk, Plan, S, View
 
 
-def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:  # noqa: ARG001 - for deadlines to come
+def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:
     """Return the next step for `view` within `limits`."""
-    running = _by_urgency(view)
-    decoding, preempted, num_available = _decode(view, running)
-    kept = running[: len(running) - len(preempted)]
-    prefilling, budget = _prefill(kept, limits.max_prefill_tokens)
+    policy = POLICIES[limits.policy]
+    lent = lenders(view, policy.hold)
+    held: list[tuple[tuple[int, ...], S]] = [(policy.hold(lent.get(s.order, s)), s) for s in view.running]
+    running = [sequence for _, sequence in sorted(held, key=lambda entry: entry[0])]
+    memory = Memory(view)
+    decoding, kept = _decode(running, memory)
     admitted: list[Admission[S]] = []
-    if budget and not preempted:
-        slots = limits.max_num_seqs - len(kept)
-        computing = [s for s in kept if not s.is_decoding]
-        starting = _admit(view, computing, slots=slots, num_available=num_available, budget=budget)
-        for admission, chunk in starting:
-            admitted.append(admission)
-            prefilling.append(chunk)
-    if limits.max_draft_tokens and decoding and not prefilling and not preempted:
+    prefilling: list[Chunk[S]] = []
+    if len(kept) > len(decoding) or view.waiting:
+        load, target = decode_load(decoding), target_ns(limits, decoding)
+        queue = _queue(view, limits, kept, lent, load=load, target=target, now_ns=now_ns)
+        room = Room(view.step_time, load, target, limits.max_prefill_tokens)
+        starts = Starts(queue, policy, memory, kept, lent)
+        admitted, prefilling = _prefill(queue, policy.pick(queue), room, starts)
+    if memory.preempted:
+        lost = {sequence.order for sequence in memory.preempted}
+        decoding = [chunk for chunk in decoding if chunk.sequence.order not in lost]
+        prefilling = [chunk for chunk in prefilling if chunk.sequence.order not in lost]
+    elif limits.max_draft_tokens and decoding and not prefilling:
         decoding = with_drafts(
-            view, decoding, max_draft_tokens=limits.max_draft_tokens, num_available=num_available
+            view, decoding, max_draft_tokens=limits.max_draft_tokens, num_available=memory.num_available
         )
-    return Plan(preempted=preempted, admitted=admitted, chunks=[*decoding, *prefilling])
+    return Plan(preempted=memory.preempted, admitted=admitted, chunks=[*decoding, *prefilling])
 
 
-def _by_urgency(view: View[S]) -> list[S]:
-    """Return the running sequences, most urgent first: by arrival, or by the earliest arrival that waits for them."""
-    prefilling = [s for s in view.running if not s.is_decoding]
-    latest = max((s.order for s in prefilling), default=-1)
-    lent: dict[int, int] = {}
-    for waiter in view.waiting:
-        if waiter.order > latest:
-            break
-        computing = _computing(view, waiter, prefilling)
-        if computing is not None:
-            lent.setdefault(computing.order, waiter.order)
-    return sorted(view.running, key=lambda s: min(s.order, lent.get(s.order, s.order)))
-
-
-def _decode(view: View[S], running: Sequence[S]) -> tuple[list[Chunk[S]], list[S], int]:
-    """Advance every decoding sequence, preempting from the end of `running`; return what stays available, too."""
+def _decode(running: Sequence[S], memory: Memory[S]) -> tuple[list[Chunk[S]], list[S]]:
+    """Advance every decoding sequence, preempting from the end of `running`; return the chunks, and who is left."""
     kept = list(running)
-    num_available = view.num_available
     chunks: list[Chunk[S]] = []
-    preempted: list[S] = []
-    released: dict[int, int] = {}
     position = 0
     while position < len(kept):
         sequence = kept[position]
         position += 1
         if not sequence.is_decoding:
             continue
-        missing = max(0, -(-sequence.num_tokens // view.block_size) - len(sequence.table))
-        while missing > num_available and len(kept) >= position:  # the last victim may be the sequence itself
-            victim = kept.pop()
-            preempted.append(victim)
-            num_available += _count_released(view, victim, released)
+        missing = memory.missing_to_decode(sequence)
+        while missing > memory.num_available and len(kept) >= position:  # the last victim may be itself
+            memory.preempt(kept.pop())
         if len(kept) >= position:
-            num_available -= missing
+            memory.take(missing)
             chunks.append(Chunk(sequence, sequence.num_tokens - sequence.num_computed, True))
-    return chunks, preempted, num_available
+    return chunks, kept
 
 
-def _count_released(view: View[S], victim: S, released: dict[int, int]) -> int:
-    """Return how many blocks become available when `victim` lets go; `released` counts what earlier victims let go."""
-    count = 0
-    for block in victim.table:
-        released[block] = released.get(block, 0) + 1
-        count += released[block] == view.references(block)
-    return count
+def _queue(
+    view: View[S],
+    limits: SchedulerConfig,
+    kept: Sequence[S],
+    lent: dict[int, S],
+    *,
+    load: Load,
+    target: int | None,
+    now_ns: int,
+) -> Queue[S]:
+    """Return what the policy picks from: prompts that are being computed, and all that wait."""
+    candidates = [Candidate(s, lent.get(s.order, s)) for s in kept if not s.is_decoding]
+    candidates += [Candidate(s, s) for s in view.waiting]
+    return Queue(
+        candidates=candidates,
+        view=view,
+        limits=limits,
+        planned=Planned(),
+        ns_per_token=ns_per_prompt_token(view.step_time, load, target, limits.max_prefill_tokens),
+        now_ns=now_ns,
+    )
 
 
-def _prefill(running: Sequence[S], budget: int) -> tuple[list[Chunk[S]], int]:
-    """Continue the prompts that have started, most urgent first; return what is left of the budget, too."""
+def _prefill(
+    queue: Queue[S], picks: Iterator[S], room: Room, starts: Starts[S]
+) -> tuple[list[Admission[S]], list[Chunk[S]]]:
+    """Give room to prompts in the order picked, those that start and those that have."""
+    limits = queue.limits
+    kept_free = limits.class_shares[0] / sum(limits.class_shares) if limits.lend_high == "never" else 0.0
+    lent_room = room.part(1 - kept_free)  # what is not for high alone
+    admitted: list[Admission[S]] = []
     chunks: list[Chunk[S]] = []
-    for sequence in running:
-        if budget and not sequence.is_decoding:
-            remaining = sequence.num_tokens - sequence.num_computed
-            num_tokens = min(budget, remaining)
-            budget -= num_tokens
-            chunks.append(Chunk(sequence, num_tokens, num_tokens == remaining))
-    return chunks, budget
-
-
-def _admit(
-    view: View[S], computing: list[S], *, slots: int, num_available: int, budget: int
-) -> list[tuple[Admission[S], Chunk[S]]]:
-    """Start waiting sequences in order, until slots, memory or budget end. `computing` gains those that start."""
-    starting: list[tuple[Admission[S], Chunk[S]]] = []
-    for sequence in view.waiting:
-        if not budget or len(starting) >= slots:
+    for sequence in picks:
+        if not room:
             break
-        if _computing(view, sequence, computing) is not None:
+        own = lent_room if sequence.rank and kept_free else room
+        shared = () if sequence.table else starts.shared(sequence)
+        if shared is None or sequence in starts.displaced:
             continue
-        shared = view.match(sequence)
-        needed = -(-sequence.num_tokens // view.block_size) - len(shared)
-        needed += sum(view.references(block) == 0 for block in shared)
-        if needed > num_available:
-            break
-        num_available -= needed
-        remaining = sequence.num_tokens - len(shared) * view.block_size
-        num_tokens = min(budget, remaining)
-        budget -= num_tokens
-        computing.append(sequence)
-        starting.append((Admission(sequence, shared), Chunk(sequence, num_tokens, num_tokens == remaining)))
-    return starting
-
-
-def _computing(view: View[S], waiter: S, candidates: Sequence[S]) -> S | None:
-    """Return the sequence that is computing the first block `waiter` lacks, if that block can be shared at all."""
-    related = [other for other in candidates if _may_compute_for(other, waiter)]
-    if not related:
-        return None
-    num_matched = len(view.match(waiter))
-    if num_matched >= (waiter.num_tokens - 1) // view.block_size:
-        return None
-    wanted = waiter.keys[num_matched]
-    for other in related:
-        if other.num_shared <= num_matched < len(other.keys) and other.keys[num_matched] == wanted:
-            return other
-    return None
-
-
-def _may_compute_for(other: S, waiter: S) -> bool:
-    """Whether the first block that `other` has not shared is in `waiter`, too; if not, so is none of those after it.
-
-    One comparison instead of a look at the cache, which for 1,000 waiting with a prefix of 4,000 tokens took 38 ms a step.
-    """
-    first = other.num_shared
-    keys, wanted = other.keys, waiter.keys
-    return other.shares and first < len(keys) and first < len(wanted) and keys[first] == wanted[first]
+        context = sequence.num_computed + len(shared) * queue.view.block_size
+        remaining = sequence.num_tokens - context
+        num_tokens = own.fit(context, remaining) if own else 0
+        if not num_tokens:
+            continue
+        if not sequence.table:
+            if not starts.start(sequence, shared):
+                continue
+            admitted.append(Admission(sequence, shared))
+        chunks.append(Chunk(sequence, num_tokens, num_tokens == remaining))
+        queue.planned.count(sequence, num_tokens)
+        room.take(context, num_tokens)
+        if own is not room:
+            own.take(context, num_tokens)
+    return admitted, chunks

@@ -9,6 +9,11 @@ MIN_WAIT_S = 1.0
 MAX_WAIT_S = 60.0
 """Bounds of Retry-After: it is in whole seconds (RFC 9110, 10.2.3), and after a minute the prediction is worth nothing."""
 
+FIRST_MEAN_OUTPUT = 128.0
+"""Tokens of an answer before any was seen."""
+MEAN_OUTPUT_GAIN = 0.05
+"""Of the latest answer: half of what is known is forgotten after 14."""
+
 
 @dataclass(slots=True)
 class Totals:
@@ -27,6 +32,8 @@ class Totals:
     busy_ns: int = 0
     step_ns: int = 0
     runner_ns: int = 0
+    mean_output: float = FIRST_MEAN_OUTPUT
+    """Tokens of recent answers, the latest counting most."""
 
     def count_queued(self, num_choices: int, num_tokens: int) -> None:
         """Choices with `num_tokens` prompt tokens in all entered the queue."""
@@ -62,6 +69,10 @@ class Totals:
         self.step_ns = step_ns
         self.runner_ns = runner_ns
 
+    def count_answer(self, num_tokens: int) -> None:
+        """A choice ended after `num_tokens`."""
+        self.mean_output += MEAN_OUTPUT_GAIN * (num_tokens - self.mean_output)
+
     def expected_wait_s(self) -> float:
         """Return when the queue will have moved, in whole seconds: queued tokens over prompt tokens per busy second."""
         wait_s = MIN_WAIT_S
@@ -77,6 +88,7 @@ class Totals:
         num_blocks: int,
         num_free_blocks: int,
         num_cached_blocks: int,
+        step_prediction_error: float,
     ) -> EngineStats:
         """Return the counters together with what the engine holds now."""
         return EngineStats(
@@ -96,4 +108,5 @@ class Totals:
             preemptions_total=self.preemptions,
             step_ns=self.step_ns,
             runner_ns=self.runner_ns,
+            step_prediction_error=step_prediction_error,
         )

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from headway.engine.accounts import Accounts
 from headway.engine.drafts import Draft
 from headway.engine.step_cost import StepCost
+from headway.engine.step_time import StepTime
 from headway.kv.prefix_cache import BlockKey
 
 
@@ -24,6 +26,56 @@ class SequenceView(Protocol):
     @property
     def is_decoding(self) -> bool:
         """Whether all tokens but the last one drawn are in the KV cache."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """Class of service: 0 = high, 1 = normal, 2 = low."""
+        ...
+
+    @property
+    def tenant(self) -> str:
+        """Whom its tokens are accounted to."""
+        ...
+
+    @property
+    def arrival_ns(self) -> int:
+        """When its request came."""
+        ...
+
+    @property
+    def deadline_ns(self) -> int:
+        """When its first token is due."""
+        ...
+
+    @property
+    def itl_target_ns(self) -> int | None:
+        """Most that a step may take while it decodes; None = as configured."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens it may generate."""
+        ...
+
+    @property
+    def num_prompt(self) -> int:
+        """Tokens of its prompt."""
+        ...
+
+    @property
+    def num_left(self) -> int:
+        """Tokens to compute before its next token can be drawn; while it waits an estimate, from when it came."""
+        ...
+
+    @property
+    def is_resuming(self) -> bool:
+        """Whether it was preempted after its first token, and does not decode yet again."""
+        ...
+
+    @property
+    def num_preemptions(self) -> int:
+        """How often it lost its blocks."""
         ...
 
     @property
@@ -77,6 +129,8 @@ class View(Generic[S]):
     match         sequence → cached blocks it could start from
     draft         (decoding sequence, most tokens) → what may come next; asked at most once a step
     cost          what a step takes that carries no prompt
+    step_time     what any step takes
+    accounts      who was served how much; to be read only
     """
 
     running: Sequence[S]
@@ -87,6 +141,8 @@ class View(Generic[S]):
     match: Callable[[S], Sequence[int]]
     draft: Callable[[S, int], Draft]
     cost: StepCost
+    step_time: StepTime
+    accounts: Accounts
 
 
 class Chunk(NamedTuple, Generic[S]):

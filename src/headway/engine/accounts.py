@@ -1,0 +1,125 @@
+"""Who was served how much: what shares between classes and fairness between tenants rest on.
+
+Classes. Tokens computed for each class in the last `WINDOW_NS`, against its share of them all.
+
+Tenants. A counter of service each, input tokens counting 1 and output tokens 2; the tenant served least goes first, and one
+that comes back is lifted to the least of those that are active, so that it cannot save up (virtual token counter, Sheng and
+others, arXiv 2401.00588).
+
+It knows no queue and no policy: the engine tells it who comes, who is served and who goes.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from headway.core.clock import NS_PER_S
+from headway.core.request import ServiceClass
+
+RANKS: dict[ServiceClass, int] = {"high": 0, "normal": 1, "low": 2}
+"""Classes by urgency."""
+
+WINDOW_NS = 5 * NS_PER_S
+_SLICE_NS = WINDOW_NS // 20
+"""How finely the window slides."""
+INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2
+
+
+@dataclass(slots=True)
+class _Slice:
+    """A part of the window: tokens by rank, and how long the engine computed."""
+
+    end_ns: int
+    tokens: list[int] = field(default_factory=lambda: [0, 0, 0])
+    busy_ns: int = 0
+
+
+class Accounts:
+    """Owns one engine's accounts. `shares`: percent for each class, by rank, over 0."""
+
+    __slots__ = ("_busy_ns", "_floor", "_num_active", "_shares", "_slices", "_totals", "served")
+
+    def __init__(self, shares: tuple[int, int, int]) -> None:
+        self._shares = tuple(share / sum(shares) for share in shares)
+        self._slices: deque[_Slice] = deque()
+        self._totals = [0, 0, 0]
+        self._busy_ns = 0
+        self._num_active: dict[str, int] = {}
+        self.served: dict[str, int] = {}
+        """Counters of the tenants that are active or ahead of those that are."""
+        self._floor = 0
+
+    # Classes
+
+    def window(self, now_ns: int) -> tuple[list[int], tuple[float, ...]]:
+        """Return the tokens of each class in the window, by rank, and their shares, which add up to 1."""
+        self._slide(now_ns)
+        return list(self._totals), self._shares
+
+    def spare_tokens(self, now_ns: int) -> float:
+        """Return how many more tokens the window would have had, had the engine been busy all the time.
+
+        So an engine that is mostly idle sees nobody exceed a share.
+        """
+        self._slide(now_ns)
+        if not self._busy_ns:
+            return 0.0
+        return sum(self._totals) * max(0, WINDOW_NS - self._busy_ns) / self._busy_ns
+
+    def note_busy(self, duration_ns: int, now_ns: int) -> None:
+        """A step took `duration_ns`."""
+        self._slice(now_ns).busy_ns += duration_ns
+        self._busy_ns += duration_ns
+
+    def _slice(self, now_ns: int) -> "_Slice":
+        if not self._slices or now_ns >= self._slices[-1].end_ns:
+            self._slices.append(_Slice(now_ns - now_ns % _SLICE_NS + _SLICE_NS))
+        return self._slices[-1]
+
+    def _slide(self, now_ns: int) -> None:
+        while self._slices and self._slices[0].end_ns <= now_ns - WINDOW_NS:
+            gone = self._slices.popleft()
+            self._busy_ns -= gone.busy_ns
+            for rank, tokens in enumerate(gone.tokens):
+                self._totals[rank] -= tokens
+
+    # Tenants
+
+    def enter(self, tenant: str) -> None:
+        """A sequence of `tenant` came."""
+        count = self._num_active.get(tenant, 0)
+        self._num_active[tenant] = count + 1
+        if not count:
+            self._raise_floor()
+            self.served[tenant] = max(self._floor, self.served.get(tenant, 0))
+
+    def leave(self, tenant: str) -> None:
+        """A sequence of `tenant` ended."""
+        count = self._num_active[tenant] - 1
+        if count:
+            self._num_active[tenant] = count
+            return
+        self._raise_floor()
+        del self._num_active[tenant]
+        # Who is not ahead of the others will be lifted anyway: nothing to remember.
+        self.served = {
+            name: served
+            for name, served in self.served.items()
+            if name in self._num_active or served > self._floor
+        }
+
+    def _raise_floor(self) -> None:
+        active = [self.served[name] for name in self._num_active if name in self.served]
+        if active:
+            self._floor = max(self._floor, min(active))
+
+    # Both
+
+    def charge(self, rank: int, tenant: str, num_input: int, num_output: int, now_ns: int) -> None:
+        """A step computed `num_input` prompt tokens and drew `num_output` for a sequence of class `rank` and `tenant`."""
+        num_tokens = num_input + num_output
+        if not num_tokens:
+            return
+        self._slice(now_ns).tokens[rank] += num_tokens
+        self._totals[rank] += num_tokens
+        if tenant in self.served:
+            self.served[tenant] += INPUT_WEIGHT * num_input + OUTPUT_WEIGHT * num_output

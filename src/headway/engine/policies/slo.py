@@ -1,0 +1,93 @@
+"""Keeps promises: shares for classes, fairness between tenants, and within those the least slack first.
+
+Classes. Who has had less than its share of the last five seconds goes first, the better class before the worse; so high goes
+first up to its share. What a class leaves is lent: where all that wait exceed their shares, the one that exceeds it least.
+
+Tenants of a class. The one served least goes first (`accounts`); tenants less than `LEAD` ahead of it count as equal, and
+deadlines decide between them: with no lead at all long prompts of several tenants would be computed in turns, a chunk each,
+and all be late.
+
+Within a tenant: preempted streams, which somebody reads; then who can still meet its deadline, by slack (time until it must
+be computed without a pause); then who cannot, by arrival. Who has waited `AGED` times as long as it was promised comes first
+of all, so that nobody starves.
+
+Least slack first and its behaviour past saturation: Liu and Layland, JACM 20/1, 1973; Locke, CMU-CS-86-134, 1986.
+"""
+
+from collections.abc import Iterator
+
+from headway.engine.accounts import INPUT_WEIGHT
+from headway.engine.policies.policy import Candidate, Queue
+from headway.engine.view import S
+
+LEAD = 512
+"""In units of service: a question's worth, a twentieth of what a second serves on a small machine or a large one's step."""
+AGED = 3
+
+_Key = tuple[int, int]
+_Entry = tuple[_Key, int, S]
+"""(urgency, order, sequence): compared in that order, and no two have one order."""
+
+
+def slo(queue: Queue[S]) -> Iterator[S]:
+    """Yield by class, tenant and slack, each of them as they stand when the next one is asked for."""
+    waiting = _by_class_and_tenant(queue)
+    while waiting:
+        use = _use(queue)
+        rank = min(waiting, key=lambda r: (use[r] >= 1, r if use[r] < 1 else use[r]))
+        tenants = waiting[rank]
+        tenant = _tenant(tenants, queue)
+        yield tenants[tenant].pop()[2]
+        if not tenants[tenant]:
+            del tenants[tenant]
+            if not tenants:
+                del waiting[rank]
+
+
+def within_share(queue: Queue[S], sequence: S) -> bool:
+    """Whether the class of `sequence` has had less than its share: then it may take what worse classes were lent."""
+    return _use(queue)[sequence.rank] < 1
+
+
+def _use(queue: Queue[S]) -> list[float]:
+    """Return what each class has had, by rank, over its share of what the engine could do: 1 = just that."""
+    accounts, planned = queue.view.accounts, queue.planned.by_rank
+    tokens, shares = accounts.window(queue.now_ns)
+    had = [before + now for before, now in zip(tokens, planned, strict=True)]
+    total = sum(had) + accounts.spare_tokens(queue.now_ns)
+    return [tokens / total / share if total else 0.0 for tokens, share in zip(had, shares, strict=True)]
+
+
+def _by_class_and_tenant(queue: Queue[S]) -> dict[int, dict[str, list[_Entry[S]]]]:
+    """Return the candidates by rank and tenant, the most urgent last."""
+    groups: dict[int, dict[str, list[_Entry[S]]]] = {}
+    now_ns, ns_per_token = queue.now_ns, queue.ns_per_token
+    for candidate in queue.candidates:
+        urgent = candidate.urgent
+        entry = (_urgency(candidate, now_ns, ns_per_token), urgent.order, candidate.sequence)
+        groups.setdefault(urgent.rank, {}).setdefault(urgent.tenant, []).append(entry)
+    for tenants in groups.values():
+        for entries in tenants.values():
+            entries.sort(key=lambda entry: entry[:2], reverse=True)
+    return groups
+
+
+def _urgency(candidate: Candidate[S], now_ns: int, ns_per_token: float) -> _Key:
+    urgent = candidate.urgent
+    promised_ns = urgent.deadline_ns - urgent.arrival_ns
+    if urgent.is_resuming or now_ns - urgent.arrival_ns > AGED * promised_ns:
+        return (0, urgent.order)
+    start_by_ns = urgent.deadline_ns - int(candidate.sequence.num_left * ns_per_token)
+    return (1, start_by_ns) if start_by_ns >= now_ns else (2, urgent.order)
+
+
+def _tenant(tenants: dict[str, list[_Entry[S]]], queue: Queue[S]) -> str:
+    """Return whose turn it is."""
+    if len(tenants) == 1:
+        return next(iter(tenants))
+    served, planned = queue.view.accounts.served, queue.planned.by_tenant
+    had = {name: served.get(name, 0) + INPUT_WEIGHT * planned.get(name, 0) for name in tenants}
+    least = min(had.values())
+    return min(
+        (name for name in tenants if had[name] <= least + LEAD), key=lambda name: tenants[name][-1][:2]
+    )

@@ -1,0 +1,153 @@
+"""When a request's first token would come, and whether that keeps its promise (S5). Pure; asked once, when it arrives.
+
+The wait is the prompt tokens that go before it, times what a prompt token takes at present. Which go before follows from
+how the `slo` policy divides the engine:
+
+- Of its own tenant those due no later. Of other tenants of its class as many as its tenant has before it, itself included:
+  while all of them wait they are served alike (the finish time of fair queueing, Demers and others, SIGCOMM 1989).
+- Of other classes as many as their shares allow while its own class is served: better classes always, worse ones only where
+  its own is over its share. Besides, a class gets no more than what better ones have left of the last seconds.
+- Where no slot is free: until enough of those that run have ended, at the rate that recent answers' lengths suggest.
+
+It knows no memory: a start that lacks blocks waits longer than predicted.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headway.core.clock import NS_PER_S
+from headway.core.config import SchedulerConfig
+from headway.core.errors import DeadlineUnmet
+from headway.engine.chunking import aim_ns, attended, ns_per_prompt_token, target_ns
+from headway.engine.step_time import Load
+from headway.engine.view import Chunk, S, SequenceView, View
+
+STRETCH = 4
+"""A class's deadline is at least so many times what the prompt takes alone: a long prompt is not late for being long."""
+
+
+class Forecast(NamedTuple):
+    """Predicted ns: `wait_ns` before anything of it is computed, `own_ns` for its own prompt. Both 0: nothing is known."""
+
+    wait_ns: float
+    own_ns: float
+
+
+def deadline_ns(
+    ttft_ns: int | None, rank: int, arrival_ns: int, own_ns: float, limits: SchedulerConfig
+) -> int:
+    """Return when a first token is due: `ttft_ns` after arrival, or what its class promises."""
+    if ttft_ns is not None:
+        return arrival_ns + ttft_ns
+    promised_s = (limits.high_ttft_s, limits.normal_ttft_s, limits.low_ttft_s)[rank]
+    return arrival_ns + int(max(promised_s * NS_PER_S, STRETCH * own_ns))
+
+
+def own_ns(num_tokens: int, view: View[S], limits: SchedulerConfig) -> float:
+    """Return how long a prompt takes of which `num_tokens` are not cached, while nothing else runs."""
+    alone = Load(0, 0, 0, 0)
+    per_token = ns_per_prompt_token(view.step_time, alone, target_ns(limits, ()), limits.max_prefill_tokens)
+    return num_tokens * per_token + attended(0, num_tokens) * view.step_time.per_attended_ns
+
+
+def forecast(
+    new: SequenceView, view: View[S], limits: SchedulerConfig, mean_output: float, now_ns: int
+) -> Forecast:
+    """Return when `new`, which has just come, would be computed. `mean_output`: tokens of recent answers."""
+    decoding = [s for s in view.running if s.is_decoding]
+    ahead = [s for s in (*view.running, *view.waiting) if not s.is_decoding and s.order != new.order]
+    num_running = min(
+        limits.max_num_seqs, len(decoding) + len(ahead) // 2
+    )  # while it waits, they begin to decode
+    context = sum(s.num_computed for s in decoding)
+    mean_context = (
+        context / len(decoding) if decoding else sum(s.num_prompt for s in ahead) / max(1, len(ahead))
+    )
+    load = Load(0, num_running, int(mean_context * num_running), 0)
+    target = target_ns(limits, [Chunk(s, 1, True) for s in decoding])
+    per_token_ns = ns_per_prompt_token(view.step_time, load, target, limits.max_prefill_tokens)
+    if not per_token_ns:
+        return Forecast(0.0, 0.0)
+    num_before = _tokens_before(new, ahead, view, now_ns)
+    slots_ns = _slots_ns(new, view, limits, len(ahead), mean_output, target, load)
+    return Forecast(
+        max(num_before * per_token_ns, slots_ns),
+        new.num_left * per_token_ns + attended(0, new.num_left) * view.step_time.per_attended_ns,
+    )
+
+
+def lateness(
+    new: SequenceView, predicted: Forecast, own_alone_ns: float, now_ns: int
+) -> DeadlineUnmet | None:
+    """Return why `new` is refused: its first token would come too late. None = it is expected in time."""
+    left_ns = new.deadline_ns - now_ns
+    needed_ns = predicted.wait_ns + predicted.own_ns
+    if left_ns > needed_ns or (left_ns > 0 and not needed_ns):
+        return None
+    retry_after_s = max(1.0, predicted.wait_ns / NS_PER_S)
+    if left_ns <= 0:
+        return DeadlineUnmet(
+            "The first token's deadline had passed when the request came; ask for it later, or send the request sooner.",
+            retry_after_s=retry_after_s,
+        )
+    needed_s, left_s = needed_ns / NS_PER_S, left_ns / NS_PER_S
+    if left_ns <= own_alone_ns:
+        return DeadlineUnmet(
+            f"The first token takes {own_alone_ns / NS_PER_S:.2f} s even on an idle server, and is due in {left_s:.2f} s; "
+            "allow more time or shorten the prompt.",
+            retry_after_s=retry_after_s,
+        )
+    return DeadlineUnmet(
+        f"The first token would come in {needed_s:.2f} s and is due in {left_s:.2f} s; retry in {retry_after_s:.0f} s "
+        "or allow more time.",
+        retry_after_s=retry_after_s,
+    )
+
+
+def _tokens_before(new: SequenceView, ahead: Iterable[SequenceView], view: View[S], now_ns: int) -> float:
+    """Return how many prompt tokens are computed before the first of `new`."""
+    by_tenant: dict[str, int] = {}
+    by_rank = [0, 0, 0]
+    own = 0
+    for other in ahead:
+        by_rank[other.rank] += other.num_left
+        if other.rank != new.rank:
+            continue
+        if other.tenant != new.tenant:
+            by_tenant[other.tenant] = by_tenant.get(other.tenant, 0) + other.num_left
+        elif other.deadline_ns <= new.deadline_ns or other.is_resuming:
+            own += other.num_left
+    through = own + new.num_left  # what its tenant has had when it is done
+    before = float(own) + sum(min(tokens, through) for tokens in by_tenant.values())
+    tokens, shares = view.accounts.window(now_ns)
+    total = sum(tokens) + view.accounts.spare_tokens(now_ns)
+    parts = [t / total if total else 0.0 for t in tokens]
+    over = parts[new.rank] > shares[new.rank]
+    served = before + new.num_left
+    others = sum(
+        min(by_rank[rank], served * shares[rank] / shares[new.rank])
+        for rank in range(3)
+        if rank < new.rank or (over and rank > new.rank)
+    )
+    left_by_better = max(shares[new.rank], 1 - sum(parts[: new.rank]))
+    return max(before + others, served / left_by_better - new.num_left)
+
+
+def _slots_ns(
+    new: SequenceView,
+    view: View[S],
+    limits: SchedulerConfig,
+    num_ahead: int,
+    mean_output: float,
+    target: int | None,
+    load: Load,
+) -> float:
+    """Return how long it waits for a slot."""
+    missing = len(view.running) + len(view.waiting) + 1 - limits.max_num_seqs
+    missing -= sum(s.rank > new.rank for s in (*view.running, *view.waiting))  # whose place it may take
+    if missing <= 0 or not view.running:
+        return 0.0
+    step_ns = view.step_time.of(load)
+    if num_ahead and target is not None:
+        step_ns = max(step_ns, aim_ns(target, view.step_time))
+    return missing * mean_output * step_ns / len(view.running)
