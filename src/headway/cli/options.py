@@ -305,8 +305,6 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 
 def engine_config(args: argparse.Namespace, model: str, model_path: str) -> EngineConfig:
     """Build the engine's settings from parsed options; any but those of formats may be absent."""
-    promised = (_SCHEDULER.high_ttft_s, _SCHEDULER.normal_ttft_s, _SCHEDULER.low_ttft_s)
-    ttft: tuple[float, float, float] = getattr(args, "ttft", promised)
     return EngineConfig(
         model=model,
         model_path=model_path,
@@ -319,19 +317,26 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         kv_bytes=getattr(args, "kv_memory", _ENGINE.kv_bytes),
         block_size=args.block_size,
         max_context=getattr(args, "max_context", _ENGINE.max_context),
-        scheduler=SchedulerConfig(
-            policy=getattr(args, "policy", _SCHEDULER.policy),
-            itl_target_s=getattr(args, "itl_target", _SCHEDULER.itl_target_s),
-            prefix_cache=not getattr(args, "no_prefix_cache", False),
-            high_ttft_s=ttft[0],
-            normal_ttft_s=ttft[1],
-            low_ttft_s=ttft[2],
-            class_shares=getattr(args, "class_shares", _SCHEDULER.class_shares),
-            lend_high=getattr(args, "lend_high", _SCHEDULER.lend_high),
-            max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
-            max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
-            max_draft_tokens=getattr(args, "max_draft_tokens", _SCHEDULER.max_draft_tokens),
-            max_queued_requests=getattr(args, "max_queued_requests", _SCHEDULER.max_queued_requests),
-            max_queued_tokens=getattr(args, "max_queued_tokens", _SCHEDULER.max_queued_tokens),
-        ),
+        scheduler=scheduler_config(args),
+    )
+
+
+def scheduler_config(args: argparse.Namespace) -> SchedulerConfig:
+    """Build the limits of steps and of the queue from parsed options; any may be absent."""
+    promised = (_SCHEDULER.high_ttft_s, _SCHEDULER.normal_ttft_s, _SCHEDULER.low_ttft_s)
+    ttft: tuple[float, float, float] = getattr(args, "ttft", promised)
+    return SchedulerConfig(
+        policy=getattr(args, "policy", _SCHEDULER.policy),
+        itl_target_s=getattr(args, "itl_target", _SCHEDULER.itl_target_s),
+        prefix_cache=not getattr(args, "no_prefix_cache", False),
+        high_ttft_s=ttft[0],
+        normal_ttft_s=ttft[1],
+        low_ttft_s=ttft[2],
+        class_shares=getattr(args, "class_shares", _SCHEDULER.class_shares),
+        lend_high=getattr(args, "lend_high", _SCHEDULER.lend_high),
+        max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
+        max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
+        max_draft_tokens=getattr(args, "max_draft_tokens", _SCHEDULER.max_draft_tokens),
+        max_queued_requests=getattr(args, "max_queued_requests", _SCHEDULER.max_queued_requests),
+        max_queued_tokens=getattr(args, "max_queued_tokens", _SCHEDULER.max_queued_tokens),
     )

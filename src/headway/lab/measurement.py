@@ -59,6 +59,8 @@ class RunResult:
     """What the server's own metrics say, of all that was sent; None: it has none that we know."""
     trace: TraceFacts | None = None
     """How the trace was read; None: the workload is none."""
+    simulation: str | None = None
+    """What predicted these figures, in a sentence; None: they were measured."""
 
     @property
     def believable(self) -> bool:

@@ -2,11 +2,12 @@
 
 A step's time is linear in what it carries (`terms`), but for its rows: a few rows cost next to nothing more than one, up to
 where computing takes longer than reading the weights, and kernels work on rows in groups. So rows count by a broken line
-through `KNOTS`, whose pieces are fitted as everything else is.
+through `KNOTS`, whose pieces are fitted as everything else is; none falls.
 """
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,8 @@ KNOTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 TERMS = (
     "constant",
-    *(f"rows over {knot}" for knot in KNOTS),
+    *(f"rows {first} to {last}" for first, last in pairwise(KNOTS)),
+    f"rows over {KNOTS[-1]}",
     "drawn",
     "context",
     "pairs",
@@ -33,9 +35,11 @@ FORMAT = "headway-calibration-1"
 
 def terms(load: StepLoad) -> tuple[float, ...]:
     """Return the numbers that `Calibration.coefficients` weigh, in the order of `TERMS`."""
+    rows = load.rows
     return (
         1.0,
-        *(float(max(0, load.rows - knot)) for knot in KNOTS),
+        *(float(max(0, min(rows, last) - first)) for first, last in pairwise(KNOTS)),
+        float(max(0, rows - KNOTS[-1])),
         float(load.drawn),
         float(load.context),
         float(load.pairs),
@@ -69,6 +73,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     coefficients     of `TERMS`, of the runner alone
     engine_ns        the engine's own Python: of a step, and of each of its sequences
     serving_step_ns  what a step takes longer while it is served: at all, and for each of its streams
+    request_ns, prompt_token_ns   what a request takes before the engine has it, and each token of its prompt
+    served           whether those were measured
     """
 
     format: str
@@ -82,6 +88,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     serving_step_ns: tuple[float, float] = (0.0, 0.0)
     request_ns: float = 0.0
     prompt_token_ns: float = 0.0
+    served: bool = False
 
     def runner_ns(self, load: StepLoad) -> float:
         """Return what the runner takes for `load`."""

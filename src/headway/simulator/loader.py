@@ -41,6 +41,14 @@ class Service:
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     num_replicas: int = 1
     route: Route = "least-loaded"
+    machine: str = "a machine"
+    """Each replica's, and how it is predicted, in a few words."""
+
+    def described(self) -> str:
+        """Return what is simulated, in a few words."""
+        if self.num_replicas == 1:
+            return f"{self.name} on {self.machine}"
+        return f"{self.num_replicas} replicas of {self.name}, {self.route}, each on {self.machine}"
 
 
 class SimulatedLoader:

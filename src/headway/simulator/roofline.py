@@ -68,6 +68,14 @@ class RooflineCost:
         launch_s = self.device.launch_s if self.launch_s is None else self.launch_s
         return products_s + attention_s + launch_s
 
+    def described(self) -> str:
+        """Return what is assumed, in a few words."""
+        launch_s = self.device.launch_s if self.launch_s is None else self.launch_s
+        return (
+            f"weights {self.weights}, {self.compute_efficiency:g} of its operations, {self.read_efficiency:g} of its "
+            f"bandwidth, {launch_s * 1e3:g} ms a step"
+        )
+
     @property
     def kv_token_bytes(self) -> float:
         """Bytes of one token in the KV cache."""

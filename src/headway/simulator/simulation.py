@@ -48,15 +48,17 @@ async def _carried_out(
     traffic: Traffic, service: Service, prompts: PromptMaker, lengths: Lengths
 ) -> RunResult:
     climb = ladder_climb(traffic)
+    said = f"Simulated, not measured: {service.described()}."
     see: Callable[..., None] | None = None if climb is None else climb.see
     loader = SimulatedLoader(service, traffic.conversations(), prompts, lengths, see)
     started_at = datetime.now(UTC)
     if climb is None:
-        return run_result(
-            traffic, await Offer(loader, traffic).carry_out(), ladder=None, started_at=started_at
-        )
-    ladder = await climb.climb(loader)
-    return run_result(traffic, ladder.steps, ladder=ladder, started_at=started_at)
+        parts = await Offer(loader, traffic).carry_out()
+        result = run_result(traffic, parts, ladder=None, started_at=started_at)
+    else:
+        ladder = await climb.climb(loader)
+        result = run_result(traffic, ladder.steps, ladder=ladder, started_at=started_at)
+    return replace(result, simulation=said)
 
 
 def _at_once(running: Coroutine[None, None, RunResult]) -> RunResult:

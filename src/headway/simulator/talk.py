@@ -4,7 +4,7 @@ It stands for `lab/client.py` and `lab/connection.py`, whose stamps it gives wit
 it is due, and a token is read the moment its step is over.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from headway.core.messages import ErrorInfo, Finished
@@ -123,3 +123,14 @@ def _failure(error: ErrorInfo, *, begun: bool) -> Failure:
         status=status,
         retry_after_s=error.retry_after_s,
     )
+
+
+def lengths_of(exchanges: Iterable[Exchange]) -> Lengths:
+    """Return how long the answers of a run were, for a simulation of the same; of those that tell and succeeded."""
+    return {
+        (exchange.conversation, exchange.turn): AnswerLength(
+            usage.completion_tokens, ends_itself=exchange.answer.finish_reason == "stop"
+        )
+        for exchange in exchanges
+        if exchange.ok and (usage := exchange.answer.usage) is not None and usage.completion_tokens
+    }
