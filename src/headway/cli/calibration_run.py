@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
@@ -87,26 +88,36 @@ def _measured(options: RunOptions) -> Sequence[Exchange]:
 
 @contextmanager
 def _served(config: EngineConfig) -> Iterator[str]:
-    """Run `headway serve` with the same settings on a free port of the loopback; yield its URL."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway.cli.main", "serve", *_arguments(config)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        found = re.search(r"https?://\S+", first)
-        if found is None:
-            raise ConfigError("The server that was to be measured did not start.")
-        yield found[0]
-    finally:
-        process.send_signal(signal.SIGTERM)
+    """Run `headway serve` with the same settings on a free port of the loopback; yield its URL. Raises ConfigError."""
+    with TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headway.cli.main", "serve", *_arguments(config)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
         try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            assert process.stdout is not None
+            found = re.search(r"https?://\S+", process.stdout.readline())
+            if found is None:
+                process.wait(_STOP_S)
+                errors.seek(0)
+                said = errors.read().strip().splitlines()
+                raise ConfigError(f"The server did not start: {said[-1] if said else 'it said nothing'}")
+            yield found[0]
+        finally:
+            _end(process)
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _arguments(config: EngineConfig) -> Iterator[str]:
