@@ -14,6 +14,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
 .PHONY: help setup serve lab test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
+	bench-simulator bench-policies \
 	wheel-check clean
 .DELETE_ON_ERROR:
 
@@ -64,6 +65,14 @@ bench-peers: setup $(STAMP)/dev
 ## make bench-endpoints  served: against llama-server and vLLM, all measured by headway bench (docs/performance.md)
 bench-endpoints: setup $(STAMP)/dev
 	PYTHONPATH=benchmarks $(BIN)/python -m endpoints $(BENCH_ARGS)
+
+## make bench-simulator  how far `headway simulate` is off the real engine on this machine (docs/simulator.md)
+bench-simulator: lab $(STAMP)/dev
+	PYTHONPATH=benchmarks $(BIN)/python benchmarks/simulator_accuracy.py $(BENCH_ARGS)
+
+## make bench-policies  scheduling policies side by side, simulated (docs/simulator.md)
+bench-policies: lab $(STAMP)/dev
+	$(BIN)/python benchmarks/simulated_policies.py $(BENCH_ARGS)
 
 ## make wheel-check    build the wheel, install it in a clean venv, answer one prompt from it
 wheel-check: setup $(STAMP)/dev

@@ -30,9 +30,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "simulate",
         help="predict the latency of a model on a machine, under a load",
-        description="Run the engine's own scheduler, block pool and prefix cache on a virtual clock, on which a step takes what "
-        "is predicted: by what `headway calibrate` measured, or by a device's published figures. Loads and reports are those "
-        "of `headway bench`. docs/simulator.md tells what is predicted, and what is not.",
+        description="Run the engine's own scheduler, block pool and prefix cache on a virtual clock, on which a step takes "
+        "what is predicted: by what `headway calibrate` measured, or by a device's published figures. Loads and reports are "
+        "those of `headway bench`. docs/simulator.md tells what is predicted, and what is not.",
     )
     add_model(parser)
     machine = parser.add_mutually_exclusive_group(required=True)
@@ -53,7 +53,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     add_fleet_options(parser)
     add_device_options(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
-    parser.add_argument("--report", metavar="F.html", help="write a page with plots as well: one file, opens offline")
+    parser.add_argument(
+        "--report", metavar="F.html", help="write a page with plots as well: one file, opens offline"
+    )
     parser.add_argument("--raw", type=Path, metavar="F.parquet", help="keep the record of every request")
     parser.set_defaults(run=run)
 
@@ -125,5 +127,7 @@ def _exchanges(path: Path) -> "Sequence[Exchange]":
 
     saved = read_raw(path)
     if any(step is not None for step in saved.steps):
-        raise ConfigError(f"{path} holds a ladder, whose steps ask what they need: give the record of one load.")
+        raise ConfigError(
+            f"{path} holds a ladder, whose steps ask what they need: give the record of one load."
+        )
     return saved.exchanges

@@ -32,8 +32,8 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "simulate pareto",
         help="predict what throughput costs in latency, machine by machine",
-        description="Simulate a closed load of more and more users on each machine, with several sizes of chunk, and tell the "
-        "settings that no other of the machine beats in both throughput and latency.",
+        description="Simulate a closed load of more and more users on each machine, with several sizes of chunk, and tell "
+        "the settings that no other of the machine beats in both throughput and latency.",
     )
     add_model(parser)
     parser.add_argument(
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         Setting(num_users=users, max_prefill_tokens=chunk) for users in args.users for chunk in args.chunks
     ]
     services = {name: device_service(args, model, name) for name in args.device}
-    points: "dict[str, list[Point]]" = {}
+    points: dict[str, list[Point]] = {}
     for name, service in services.items():
         options = run_options(
             simulated_endpoint(name),
@@ -106,9 +106,7 @@ def run(args: argparse.Namespace) -> int:
             seed=args.seed,
         )
         print(f"{name}: {len(settings)} settings", file=sys.stderr)
-        points[name] = sweep(
-            name, service, model.prompts, options, settings, count_tokens=model.count_tokens
-        )
+        points[name] = sweep(name, service, model.prompts, options, settings, count_tokens=model.count_tokens)
     said = [
         "Simulated, not measured.",
         *(f"{service.described()}." for service in services.values()),

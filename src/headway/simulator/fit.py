@@ -50,7 +50,7 @@ def fit_line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
     return float(found[0]), float(found[1])
 
 
-def _errors(coefficients: "np.ndarray[tuple[int], np.dtype[np.float64]]", steps: Sequence[Timed]) -> list[float]:
-    return [
-        abs(float(np.dot(coefficients, terms(timed.load))) / timed.duration_ns - 1) for timed in steps
-    ]
+def _errors(
+    coefficients: "np.ndarray[tuple[int], np.dtype[np.float64]]", steps: Sequence[Timed]
+) -> list[float]:
+    return [abs(float(np.dot(coefficients, terms(timed.load))) / timed.duration_ns - 1) for timed in steps]

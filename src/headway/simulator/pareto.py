@@ -6,15 +6,20 @@ the frontier if none of the same machine's others has at least its throughput an
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import msgspec
+import numpy as np
 
-from headway.lab.measurement import RunResult
+from headway.core.clock import NS_PER_MS, NS_PER_S
+from headway.lab.distribution import percentile
+from headway.lab.exchange import Exchange
+from headway.lab.latency import e2e_ns, ttft_ns
 from headway.lab.run_options import RunOptions
 from headway.lab.token_estimate import TokenCounter
 from headway.simulator.loader import Service
 from headway.simulator.prompts import PromptMaker
-from headway.simulator.simulation import simulate
+from headway.simulator.simulation import records
 
 LEAST_REQUESTS = 64
 ROUNDS = 4
@@ -64,10 +69,8 @@ def sweep(
             arrival=f"closed:{setting.num_users}",
             num_requests=max(LEAST_REQUESTS, ROUNDS * setting.num_users),
         )
-        result = simulate(
-            options, replace(service, scheduler=scheduler), prompts, count_tokens=count_tokens
-        )
-        point = _point(device, setting, result)
+        found = records(options, replace(service, scheduler=scheduler), prompts, count_tokens=count_tokens)
+        point = _point(device, setting, [exchange for exchange in found if exchange.ok])
         if point is not None:
             points.append(point)
             on_point(point)
@@ -83,17 +86,23 @@ def frontier(points: Sequence[Point]) -> list[Point]:
     return kept[::-1]
 
 
-def _point(device: str, setting: Setting, result: RunResult) -> Point | None:
-    summary = result.summary
-    e2e, ttft = (each.successes.percentiles["p95"] for each in (summary.e2e, summary.ttft))
-    itl = summary.itl.percentiles["p95"]
-    if e2e is None or ttft is None or summary.output_tok_s is None:
+def _point(device: str, setting: Setting, ok: Sequence[Exchange]) -> Point | None:
+    if not ok:
         return None
+    last_ns = max(exchange.stamps.ended_ns for exchange in ok)
+    duration_ns = last_ns - min(exchange.stamps.intended_ns for exchange in ok)
+    gaps = [
+        after.at_ns - before.at_ns for exchange in ok for before, after in pairwise(exchange.answer.events)
+    ]
     return Point(
         device=device,
         setting=setting,
-        output_tok_s=summary.output_tok_s,
-        e2e_p95_ms=e2e,
-        ttft_p95_ms=ttft,
-        itl_p95_ms=itl or 0.0,
+        output_tok_s=sum(len(exchange.answer.events) for exchange in ok) * NS_PER_S / duration_ns,
+        e2e_p95_ms=_p95_ms([e2e_ns(exchange) or 0 for exchange in ok]),
+        ttft_p95_ms=_p95_ms([ttft_ns(exchange) or 0 for exchange in ok]),
+        itl_p95_ms=_p95_ms(gaps) if gaps else 0.0,
     )
+
+
+def _p95_ms(values_ns: Sequence[int]) -> float:
+    return percentile(np.sort(np.asarray(values_ns, dtype=np.float64)), 0.95) / NS_PER_MS

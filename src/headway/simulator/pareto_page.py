@@ -33,8 +33,10 @@ def _plot(points: Mapping[str, Sequence[Point]]) -> Section:
     return Section(
         heading="Throughput and latency",
         text=(
-            "Each dot is a number of users with a size of chunk; to the right the tokens of all of them, upwards the time in "
-            "which 95 % had their whole answer. The line joins those that no other of the machine beats in both.",
+            (
+                "Each dot is a number of users with a size of chunk; to the right the tokens of all of them, upwards the "
+                "time in which 95 % had their whole answer. The line joins those that no other of the machine beats in both."
+            ),
         ),
         plot=Plot(traces=tuple(traces), layout=layout, height_px=460),
     )
@@ -48,7 +50,8 @@ def _trace(device: str, points: Sequence[Point], colour: str, mode: str) -> dict
         "x": rounded(point.output_tok_s for point in points),
         "y": rounded(point.e2e_p95_ms for point in points),
         "text": [
-            f"{point.setting.num_users} users, chunks of {point.setting.max_prefill_tokens}" for point in points
+            f"{point.setting.num_users} users, chunks of {point.setting.max_prefill_tokens}"
+            for point in points
         ],
         "line": {"color": colour, "width": 2},
         "marker": {"color": colour, "size": 7},

@@ -1,8 +1,8 @@
 """Predicts a step by the roofline of a device: each kind of work takes as long as its operations or its bytes need.
 
 Matrix products and attention follow each other in every layer, so their times add up; within each, computing and reading
-overlap (Williams and others, "Roofline", CACM 52/4, 2009). What is published is never reached, so both peaks are lowered by a
-factor. A single device: no tensor parallelism. Windows of layers are not known: attention sees the whole context.
+overlap (Williams and others, "Roofline", CACM 52/4, 2009). What is published is never reached, so both peaks are lowered
+by a factor. A single device: no tensor parallelism. Windows of layers are not known: attention sees the whole context.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from headway.simulator.devices import Device
 from headway.simulator.step_load import StepLoad, load_of
 
 COMPUTE_EFFICIENCY = 0.6
-"""Of the peak: OpenVINO's prefill reached 0.65 of a CPU's int8 peak here (docs/performance.md); kernels for GPUs are commonly
-told at 0.5 to 0.75 of theirs."""
+"""Of the peak. An assumption: kernels for GPUs are commonly told at 0.5 to 0.75 of it in prefill, and OpenVINO's 178 tokens/s
+of a model of 1.4 B (docs/performance.md) are 500 of the about 800 int8 GOPS of that machine."""
 READ_EFFICIENCY = 0.8
-"""Of the published bandwidth: llama.cpp's decode reached 0.85 of what can be read here, and that is less than published."""
+"""Of the published bandwidth. An assumption: plain reading seldom gets beyond 0.9 of it, and attention reads in pieces."""
 MEMORY_SHARE = 0.9
 """Of the memory for weights and KV cache; the rest is for activations and the runtime (vLLM's default as well)."""
 
@@ -92,14 +92,12 @@ class RooflineCost:
     def runner_info(self, *, max_context: int | None = None, block_size: int = 16) -> RunnerInfo:
         """Return what a runner on the device is; raises ConfigError where the weights leave no room for a KV cache."""
         memory = self.device.memory_bytes
-        room = (
-            _HOST_KV_BYTES if memory is None else memory * MEMORY_SHARE - self.weight_bytes
-        )
+        room = _HOST_KV_BYTES if memory is None else memory * MEMORY_SHARE - self.weight_bytes
         num_blocks = int(room // (self.kv_token_bytes * block_size))
         if num_blocks < 1:
             raise ConfigError(
-                f"The weights take {self.weight_bytes / 1e9:,.1f} GB, which leaves no memory for the KV cache on this device; "
-                "choose smaller weights."
+                f"The weights take {self.weight_bytes / 1e9:,.1f} GB, which leaves no memory for the KV cache on this "
+                "device; choose smaller weights."
             )
         return RunnerInfo(
             vocab_size=self.shape.vocab_size,

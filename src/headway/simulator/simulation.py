@@ -1,14 +1,18 @@
 """One simulated measurement from start to end: what `lab/measurement.py` is to an endpoint, with the same result.
 
-result = simulate(RunOptions(endpoint=simulated_endpoint("h100-sxm"), workload="light", arrival="poisson:5"), service, prompts)
+options = RunOptions(endpoint=simulated_endpoint("h100-sxm"), workload="light", arrival="poisson:5")
+result = simulate(options, service, prompts)
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from headway.lab.code_corpus import CodeCorpus, standard_library
+from headway.lab.drive import Offered
 from headway.lab.endpoint import Endpoint
+from headway.lab.exchange import Exchange
+from headway.lab.ladder_run import LadderRun, LadderStep
 from headway.lab.measurement import Offer, RunResult, ladder_climb, run_result
 from headway.lab.model_list import ServedModel
 from headway.lab.run_options import RunOptions
@@ -40,34 +44,52 @@ def simulate(
     `count_tokens`: the model's own tokenizer, where it has one, for workloads of given lengths.
     Raises ConfigError for what cannot be asked, and lengths that do not fit the model.
     """
+    traffic, parts, ladder = _at_once(_offered(options, service, prompts, lengths, count_tokens))
+    result = run_result(traffic, parts, ladder=ladder, started_at=datetime.now(UTC))
+    return replace(result, simulation=f"Simulated, not measured: {service.described()}.")
+
+
+def records(
+    options: RunOptions,
+    service: Service,
+    prompts: PromptMaker,
+    *,
+    lengths: Lengths | None = None,
+    count_tokens: TokenCounter | None = None,
+) -> list[Exchange]:
+    """Return what `simulate` makes its figures of, for who wants a few: most of a short simulation's time goes into them."""
+    _, parts, _ = _at_once(_offered(options, service, prompts, lengths, count_tokens))
+    return [exchange for part in parts for exchange in part.exchanges]
+
+
+_Carried = tuple[Traffic, "Sequence[Offered | LadderStep]", LadderRun | None]
+
+
+async def _offered(
+    options: RunOptions,
+    service: Service,
+    prompts: PromptMaker,
+    lengths: Lengths | None,
+    count_tokens: TokenCounter | None,
+) -> _Carried:
+    """Carry the load out; return its parts, and the ladder where it is one."""
     traffic = _for_service(plan_traffic(options), service, count_tokens)
-    return _at_once(_carried_out(traffic, service, prompts, {} if lengths is None else lengths))
-
-
-async def _carried_out(
-    traffic: Traffic, service: Service, prompts: PromptMaker, lengths: Lengths
-) -> RunResult:
     climb = ladder_climb(traffic)
-    said = f"Simulated, not measured: {service.described()}."
-    see: Callable[..., None] | None = None if climb is None else climb.see
-    loader = SimulatedLoader(service, traffic.conversations(), prompts, lengths, see)
-    started_at = datetime.now(UTC)
+    see = None if climb is None else climb.see
+    loader = SimulatedLoader(service, traffic.conversations(), prompts, lengths or {}, see)
     if climb is None:
-        parts = await Offer(loader, traffic).carry_out()
-        result = run_result(traffic, parts, ladder=None, started_at=started_at)
-    else:
-        ladder = await climb.climb(loader)
-        result = run_result(traffic, ladder.steps, ladder=ladder, started_at=started_at)
-    return replace(result, simulation=said)
+        return traffic, await Offer(loader, traffic).carry_out(), None
+    ladder = await climb.climb(loader)
+    return traffic, ladder.steps, ladder
 
 
-def _at_once(running: Coroutine[None, None, RunResult]) -> RunResult:
+def _at_once(running: Coroutine[None, None, _Carried]) -> _Carried:
     """Return what a coroutine gives that never waits, as the loader's are; an event loop would have nothing to do."""
     try:
         running.send(None)
     except StopIteration as done:
-        result: RunResult = done.value
-        return result
+        carried: _Carried = done.value
+        return carried
     running.close()
     raise AssertionError("a simulation waited for real time")
 

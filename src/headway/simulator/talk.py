@@ -42,7 +42,7 @@ class Talk:
         due_ns: int,
         prompts: PromptMaker,
         lengths: Lengths,
-        on_over: Callable[["Talk", Exchange], None],
+        on_over: Callable[["Talk", Exchange], object],
     ) -> None:
         """The first turn is due at `due_ns`; `on_over` is called with the record of each turn, at its end."""
         self.conversation = conversation

@@ -56,7 +56,9 @@ def _median_ns(num_sequences: int, config: SchedulerConfig) -> float:
             max_tokens=3 * NUM_STEPS,
         )
         engine.handle(Submit(request))
-    while engine.step() is not None and engine.statistics().prefill_tokens_total < num_sequences * PROMPT_TOKENS:
+    while (
+        engine.step() is not None and engine.statistics().prefill_tokens_total < num_sequences * PROMPT_TOKENS
+    ):
         pass
     durations = []
     for _ in range(NUM_STEPS):

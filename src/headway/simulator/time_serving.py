@@ -20,7 +20,7 @@ from headway.simulator.calibration import CalibratedCost, Calibration
 from headway.simulator.fit import fit_line
 from headway.simulator.loader import Service
 from headway.simulator.prompts import PromptMaker
-from headway.simulator.simulation import simulate
+from headway.simulator.simulation import records
 from headway.simulator.talk import lengths_of
 
 MANY = 12
@@ -52,7 +52,7 @@ def time_serving(
             serving=found.serving,
             scheduler=scheduler,
         )
-        return simulate(options, service, prompts, lengths=lengths_of(exchanges)).exchanges
+        return records(options, service, prompts, lengths=lengths_of(exchanges))
 
     pairs = [simulated(options, exchanges) for options, exchanges in zip((one, many), real, strict=False)]
     more = [_median(tpot_ns, real[run]) - _median(tpot_ns, pairs[run]) for run in (0, 1)]

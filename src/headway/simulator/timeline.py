@@ -1,7 +1,7 @@
 """Virtual time: what happens when, in one order that depends on nothing else.
 
-Discrete-event simulation in its plainest form: a heap of (time, kind, number). Things of one time happen by kind, then in the
-order in which they were planned.
+Discrete-event simulation in its plainest form: a heap of (time, kind, number). Things of one time happen by kind, then in
+the order in which they were planned.
 """
 
 from collections.abc import Callable
