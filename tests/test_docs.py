@@ -12,6 +12,7 @@ from headway.obs.metrics import Metrics
 from headway.runner.shapes import SHAPES
 from headway.wire.chat_request import ChatFields
 from headway.wire.completion_request import CompletionFields
+from headway.wire.service_headers import PARAMETERS
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
@@ -56,6 +57,11 @@ def test_every_request_field_is_documented_and_no_other() -> None:
     assert set(re.findall(r"`(\w+)`", "".join(rows))) == fields
 
 
+def test_every_service_header_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\| `(x-[a-z-]+)` \|", section("### Service headers"), re.MULTILINE)
+    assert set(rows) == {parameter["name"] for parameter in PARAMETERS}
+
+
 def test_every_error_of_a_request_is_documented_with_its_status_and_no_other() -> None:
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", section("### Errors"), re.MULTILINE)
     classes = [
@@ -74,7 +80,9 @@ def test_every_environment_variable_is_documented_and_no_other() -> None:
 def test_the_architecture_names_every_source_file_and_no_other() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     package = ROOT / "src" / "headway"
-    files = {str(path.relative_to(package)) for path in package.glob("*/**/*.py") if path.name != "__init__.py"}
+    files = {
+        str(path.relative_to(package)) for path in package.glob("*/**/*.py") if path.name != "__init__.py"
+    }
     named = set(re.findall(r"(?<![\w/])(?!tests/|scripts/)(?:[a-z]+/)+[a-z_]+\.py", text))
     assert files - named == set()
     assert named - files == set()

@@ -50,7 +50,7 @@ def test_a_killed_engine_is_told_and_replaced(tiny_model: Path, tmp_path: Path) 
         assert server.complete("self", max_tokens=32).json()["choices"][0]["text"] == text
         after = server.metrics()
         assert after["headway_engine_restarts_total"] == 1
-        assert after["headway_requests_total{error=engine_died}{outcome=error}"] == 2
+        assert after["headway_requests_total{class=normal}{error=engine_died}{outcome=error}"] == 2
         for earlier, later in ((before, down), (down, after)):
             fallen = {name for name, value in counters(earlier).items() if later[name] < value}
             assert fallen == set()

@@ -92,10 +92,10 @@ async def test_events_tell_when_tokens_came_and_how_the_request_ended() -> None:
         s.engine.finish(request)
         while await exchange.read_event() is not None:
             pass
-    ids = {"request_id": exchange.headers["x-request-id"], "model": "fake"}
+    request_id = exchange.headers["x-request-id"]
     expected: list[Event] = [
-        FirstToken(**ids, ttft_ns=5 * MS),
-        TokensArrived(**ids, num_tokens=2, interval_ns=3 * MS),
+        FirstToken(request_id=request_id, model="fake", ttft_ns=5 * MS),
+        TokensArrived(request_id=request_id, model="fake", num_tokens=2, interval_ns=3 * MS),
     ]
     assert s.events[:-1] == expected
     end = s.events[-1]

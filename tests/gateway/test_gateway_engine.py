@@ -9,6 +9,7 @@ from headway.core.clock import Clock
 from headway.core.config import EngineConfig, SchedulerConfig
 from headway.engine.engine import Engine, engine_info
 from headway.gateway.app import create_app
+from headway.gateway.config import GatewayConfig
 from headway.runner.fake import FakeRunner
 from support.asgi_client import Exchange
 from support.byte_text import ByteTokenizer
@@ -128,3 +129,24 @@ async def test_an_engine_that_dies_ends_streams_with_a_typed_error(stack: Stack)
     async with stack.post("hello") as refused:
         assert await refused.read_status() == 503
         assert int(refused.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("share_prefixes", [False, True])
+async def test_what_one_tenant_has_asked_makes_no_other_faster(stack: Stack, share_prefixes: bool) -> None:
+    stack.gateway.config = GatewayConfig(trust_headers=True, share_prefixes=share_prefixes)
+    prompt = "a system prompt of a few blocks, known to whoever guesses it"
+
+    async def cached_tokens(tenant: str) -> int:
+        body = msgspec.json.encode({"prompt": prompt, "max_tokens": 1})
+        headers = {"x-headway-tenant": tenant}
+        async with Exchange(create_app(stack.gateway), "POST", "/v1/completions", body, headers) as exchange:
+            await stack.arrive(1)
+            while stack.engine.num_requests:
+                await stack.step()
+            usage = msgspec.json.decode(await exchange.read_body())["usage"]
+        cached: int = usage["prompt_tokens_details"]["cached_tokens"]
+        return cached
+
+    assert await cached_tokens("a") == 0
+    assert await cached_tokens("a") == 48  # all full blocks but the last token's
+    assert await cached_tokens("b") == (48 if share_prefixes else 0)

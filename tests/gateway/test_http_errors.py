@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from headway.core.errors import Draining, EngineUnavailable, QueueFull
+from headway.core.errors import DeadlineUnmet, Draining, EngineUnavailable, QueueFull
 from headway.core.events import EngineState
 from headway.core.messages import ErrorInfo
 from headway.engine.client import RequestEvent
@@ -175,6 +175,7 @@ async def test_draining_refuses_new_requests_and_finishes_running_ones() -> None
     ("raised", "code"),
     [
         (QueueFull("Full.", retry_after_s=7), "queue_full"),
+        (DeadlineUnmet("Too late.", retry_after_s=6.2), "deadline_unmet"),
         (Draining("Bye.", retry_after_s=7), "draining"),
         (EngineUnavailable("Soon.", retry_after_s=7), "engine_unavailable"),
     ],
@@ -200,6 +201,23 @@ async def test_a_refusal_by_the_engine_keeps_its_status(stream: bool) -> None:
         error = msgspec.json.decode(await exchange.read_body())["error"]
     assert (error["code"], error["message"]) == ("context_length_exceeded", "Never fits.")
     assert s.ended[0].outcome == "refused"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize(("retry_after_s", "header"), [(12.1, "13"), (None, None)])
+async def test_a_deadline_that_cannot_be_met_says_when_to_come_again(
+    path: str, retry_after_s: float | None, header: str | None
+) -> None:
+    s = service()
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "stream": True}
+    async with s.post(path, body) as exchange:
+        await s.engine.wait_requests(1)
+        error = DeadlineUnmet("The first token would come too late.", retry_after_s=retry_after_s)
+        s.engine.fail(s.engine.requests[0], ErrorInfo.of(error))
+        assert await exchange.read_status() == 503
+        await exchange.read_body()
+    assert exchange.headers.get("retry-after") == header
+    assert (s.ended[0].outcome, s.ended[0].error_code) == ("refused", "deadline_unmet")
 
 
 async def test_the_refusal_of_one_prompt_cancels_the_others() -> None:

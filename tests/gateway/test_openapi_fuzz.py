@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from headway.gateway.config import GatewayConfig
 from headway.wire import openapi
 from support.gateway_app import service
 from support.live_server import live_server
@@ -33,7 +34,10 @@ def base_url() -> Iterator[str]:
     def script(request: Any) -> Iterator[Batch]:
         yield from answering("ab")(request)
 
-    with live_server(service(script, info=ROOMY).app) as (host, port):
+    with live_server(service(script, config=GatewayConfig(trust_headers=True), info=ROOMY).app) as (
+        host,
+        port,
+    ):
         yield f"http://{host}:{port}"
 
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from headway.core.events import EngineStepped, FirstToken, RequestEnded, TokensArrived
 from headway.core.messages import EngineStats, Usage
+from headway.core.request import ServiceClass
 from headway.lab.endpoint import Endpoint
 from headway.lab.measurement import measure
 from headway.lab.metric_page import Bucketed, MetricPage, parse_page
@@ -31,10 +32,12 @@ def of_headway(metrics: Metrics) -> str:
     return metrics.page()[1].decode()
 
 
-def serve_one(metrics: Metrics, model: str = "m", ttft_ms: int = 30) -> None:
+def serve_one(
+    metrics: Metrics, model: str = "m", ttft_ms: int = 30, service_class: ServiceClass = "normal"
+) -> None:
     """Have a server of ours count one request of 7 prompt tokens and 3 of its answer."""
     usage = Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=0)
-    metrics(FirstToken(request_id="r", model=model, ttft_ns=ttft_ms * MS))
+    metrics(FirstToken(request_id="r", model=model, ttft_ns=ttft_ms * MS, service_class=service_class))
     for _ in range(2):
         metrics(TokensArrived(request_id="r", model=model, num_tokens=1, interval_ns=6 * MS))
     metrics(
@@ -48,6 +51,7 @@ def serve_one(metrics: Metrics, model: str = "m", ttft_ms: int = 30) -> None:
             queue_ns=2 * MS,
             tpot_ns=6 * MS,
             e2e_ns=(ttft_ms + 12) * MS,
+            service_class=service_class,
         )
     )
 
@@ -85,6 +89,19 @@ def test_headways_metrics_are_read_by_the_names_it_has() -> None:
     assert view.ttft.mean == pytest.approx(30)
     assert view.itl is not None
     assert view.itl.n == 6
+
+
+def test_requests_of_every_class_are_one_view() -> None:
+    metrics = Metrics()
+    before = of_headway(metrics)
+    classes: tuple[ServiceClass, ...] = ("high", "normal", "low")
+    for service_class in classes:
+        serve_one(metrics, service_class=service_class)
+    view = seen(before, of_headway(metrics))
+    assert (view.restarted, view.num_requests, view.num_other_requests) == (False, 3, 0)
+    assert view.ttft is not None
+    assert view.ttft.n == 3
+    assert view.ttft.mean == pytest.approx(30)
 
 
 def test_other_models_of_one_server_are_left_out() -> None:

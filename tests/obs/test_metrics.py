@@ -38,11 +38,21 @@ def test_time_to_first_token_falls_into_the_bucket_whose_bound_it_reaches() -> N
     metrics = Metrics()
     metrics(FirstToken(request_id="r", model="m", ttft_ns=20 * MS))
     name = "headway_time_to_first_token_seconds"
-    assert sample(metrics, f'{name}_bucket{{le="0.01",model="m"}}') == 0
-    assert sample(metrics, f'{name}_bucket{{le="0.02",model="m"}}') == 1
-    assert sample(metrics, f'{name}_bucket{{le="+Inf",model="m"}}') == 1
-    assert sample(metrics, f'{name}_sum{{model="m"}}') == pytest.approx(0.02)
-    assert sample(metrics, f'{name}_count{{model="m"}}') == 1
+    assert sample(metrics, f'{name}_bucket{{class="normal",le="0.01",model="m"}}') == 0
+    assert sample(metrics, f'{name}_bucket{{class="normal",le="0.02",model="m"}}') == 1
+    assert sample(metrics, f'{name}_bucket{{class="normal",le="+Inf",model="m"}}') == 1
+    assert sample(metrics, f'{name}_sum{{class="normal",model="m"}}') == pytest.approx(0.02)
+    assert sample(metrics, f'{name}_count{{class="normal",model="m"}}') == 1
+
+
+def test_each_class_has_its_own_time_to_first_token_from_the_start() -> None:
+    metrics = Metrics()
+    metrics(FirstToken(request_id="r", model="m", ttft_ns=20 * MS, service_class="high"))
+    counts = [
+        sample(metrics, f'headway_time_to_first_token_seconds_count{{class="{name}",model="m"}}')
+        for name in ("high", "normal", "low")
+    ]
+    assert counts == [1, 0, 0]
 
 
 def test_tokens_of_one_step_are_one_interval_and_zeros() -> None:
@@ -58,12 +68,29 @@ def test_an_ended_request_counts_its_outcome_tokens_and_times() -> None:
     metrics = Metrics()
     metrics(ended())
     metrics(ended("refused", usage=None, ttft_ns=None, queue_ns=None, tpot_ns=None, error_code="queue_full"))
-    assert sample(metrics, 'headway_requests_total{error="",model="m",outcome="stop"}') == 1
-    assert sample(metrics, 'headway_requests_total{error="queue_full",model="m",outcome="refused"}') == 1
+    total = "headway_requests_total"
+    assert sample(metrics, f'{total}{{class="normal",error="",model="m",outcome="stop"}}') == 1
+    assert sample(metrics, f'{total}{{class="normal",error="queue_full",model="m",outcome="refused"}}') == 1
     assert sample(metrics, 'headway_prompt_tokens_total{model="m"}') == 7
     assert sample(metrics, 'headway_completion_tokens_total{model="m"}') == 3
     for name in ("request_queue_time", "time_per_output_token", "request_duration"):
         assert sample(metrics, f'headway_{name}_seconds_count{{model="m"}}') == 1, name
+
+
+def test_refusals_are_told_apart_by_class_and_code() -> None:
+    metrics = Metrics()
+    refused: dict[str, object] = {
+        "usage": None,
+        "ttft_ns": None,
+        "queue_ns": None,
+        "tpot_ns": None,
+        "status": 503,
+    }
+    for service_class, code in (("low", "deadline_unmet"), ("low", "deadline_unmet"), ("high", "queue_full")):
+        metrics(ended("refused", **refused, service_class=service_class, error_code=code))
+    total = "headway_requests_total"
+    assert sample(metrics, f'{total}{{class="low",error="deadline_unmet",model="m",outcome="refused"}}') == 2
+    assert sample(metrics, f'{total}{{class="high",error="queue_full",model="m",outcome="refused"}}') == 1
 
 
 def test_a_request_that_was_cut_short_has_no_duration() -> None:
@@ -151,7 +178,8 @@ def test_models_have_series_of_their_own() -> None:
     metrics(FirstToken(request_id="r", model="a", ttft_ns=MS))
     metrics(FirstToken(request_id="s", model="b", ttft_ns=MS))
     for model in "ab":
-        assert sample(metrics, f'headway_time_to_first_token_seconds_count{{model="{model}"}}') == 1
+        labels = f'class="normal",model="{model}"'
+        assert sample(metrics, f"headway_time_to_first_token_seconds_count{{{labels}}}") == 1
 
 
 def test_two_registries_share_nothing() -> None:

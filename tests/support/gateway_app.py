@@ -35,10 +35,16 @@ class Service:
     events: list[Event] = field(default_factory=list)
 
     def post(
-        self, path: str, body: Mapping[str, object] | bytes, *, complete: bool = True, reads: bool = True
+        self,
+        path: str,
+        body: Mapping[str, object] | bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        complete: bool = True,
+        reads: bool = True,
     ) -> Exchange:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return Exchange(self.app, "POST", path, data, complete=complete, reads=reads)
+        return Exchange(self.app, "POST", path, data, headers, complete=complete, reads=reads)
 
     def chat(self, **fields: object) -> Exchange:
         body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}], **fields}

@@ -1,7 +1,14 @@
 import msgspec
 import pytest
 
-from headway.core.errors import ContextExceeded, Draining, EngineUnavailable, HeadwayError, QueueFull
+from headway.core.errors import (
+    ContextExceeded,
+    DeadlineUnmet,
+    Draining,
+    EngineUnavailable,
+    HeadwayError,
+    QueueFull,
+)
 from headway.core.messages import Usage
 from headway.wire import sse
 from headway.wire.errors import error_body, retry_after
@@ -35,6 +42,9 @@ def test_errors_have_openais_shape() -> None:
     [
         (QueueFull("x"), "1"),
         (QueueFull("x", retry_after_s=0.01), "1"),
+        (DeadlineUnmet("x", retry_after_s=0.0), "1"),
+        (DeadlineUnmet("x", retry_after_s=17.0001), "18"),
+        (DeadlineUnmet("x", retry_after_s=None), None),
         (EngineUnavailable("x", retry_after_s=2.1), "3"),
         (Draining("x", retry_after_s=None), None),
         (HeadwayError("x"), None),

@@ -71,6 +71,18 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="web origin whose pages may call the service (CORS); may be repeated; * = every one (default: none)",
     )
     network.add_argument(
+        "--trust-headers",
+        action="store_true",
+        help="let requests say their class, tenant, deadlines and session in x-headway-* headers: only where every client "
+        "is known, or a proxy drops those that strangers send (default: they are ignored)",
+    )
+    network.add_argument(
+        "--share-prefixes",
+        action="store_true",
+        help="one prefix cache for all tenants: faster where they send the same prompts, but how fast an answer begins "
+        "then tells one what another has asked (default: one for each)",
+    )
+    network.add_argument(
         "--max-body",
         metavar="SIZE",
         type=byte_size,
@@ -110,7 +122,11 @@ def run(args: argparse.Namespace) -> int:
             args.host,
             engine_config(args, args.served_name or served_name(args.model), str(path)),
             GatewayConfig(
-                max_body_bytes=args.max_body, allow_origins=tuple(args.allow_origin), pooling=args.pooling
+                max_body_bytes=args.max_body,
+                allow_origins=tuple(args.allow_origin),
+                trust_headers=args.trust_headers,
+                share_prefixes=args.share_prefixes,
+                pooling=args.pooling,
             ),
             drain_timeout_s=args.drain_timeout,
             log_level=args.log_level.upper(),

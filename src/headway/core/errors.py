@@ -109,7 +109,7 @@ class QueueFull(Unavailable):
 
 
 class DeadlineUnmet(Unavailable):
-    """The first token is not expected by its deadline."""
+    """The first token is not expected by its deadline; `retry_after_s` is the wait that was predicted."""
 
     code = "deadline_unmet"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headway.core.messages import EngineStats, Usage
+from headway.core.request import ServiceClass
 
 EngineState = Literal["starting", "ready", "draining", "restarting", "closed"]
 """Where an engine client stands; requests are taken only when it is "ready"."""
@@ -23,6 +24,7 @@ class FirstToken:
     request_id: str
     model: str
     ttft_ns: int
+    service_class: ServiceClass = "normal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class RequestEnded:
     e2e_ns: int
     num_preemptions: int = 0
     error_code: str | None = None
+    service_class: ServiceClass = "normal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

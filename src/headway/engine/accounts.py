@@ -22,26 +22,30 @@ WINDOW_NS = 5 * NS_PER_S
 _SLICE_NS = WINDOW_NS // 20
 """How finely the window slides."""
 INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2
+LEAD_S = 1.0
+"""Of what the engine computes, between equals. Leads do not add up: over ten seconds nobody gets a tenth more for it."""
 
 
 @dataclass(slots=True)
 class _Slice:
-    """A part of the window: tokens by rank, and how long the engine computed."""
+    """A part of the window: tokens by rank, those of each tenant by (rank, tenant), and how long the engine computed."""
 
     end_ns: int
     tokens: list[int] = field(default_factory=lambda: [0, 0, 0])
+    by_tenant: dict[tuple[int, str], int] = field(default_factory=dict)
     busy_ns: int = 0
 
 
 class Accounts:
     """Owns one engine's accounts. `shares`: percent for each class, by rank, over 0."""
 
-    __slots__ = ("_busy_ns", "_floor", "_num_active", "_shares", "_slices", "_totals", "served")
+    __slots__ = ("_busy_ns", "_by_tenant", "_floor", "_num_active", "_shares", "_slices", "_totals", "served")
 
     def __init__(self, shares: tuple[int, int, int]) -> None:
         self._shares = tuple(share / sum(shares) for share in shares)
         self._slices: deque[_Slice] = deque()
         self._totals = [0, 0, 0]
+        self._by_tenant: dict[tuple[int, str], int] = {}
         self._busy_ns = 0
         self._num_active: dict[str, int] = {}
         self.served: dict[str, int] = {}
@@ -65,6 +69,25 @@ class Accounts:
             return 0.0
         return sum(self._totals) * max(0, WINDOW_NS - self._busy_ns) / self._busy_ns
 
+    def overtaking(self, rank: int, tenant: str, now_ns: int) -> tuple[int, int]:
+        """Return how many tenants of a class were served less than `tenant`, and their tokens in the window.
+
+        They may go before it when they come again; how many of them do, their lead decides.
+        """
+        self._slide(now_ns)
+        own = max(self._floor, self.served.get(tenant, 0))
+        tokens = [
+            num_tokens
+            for (r, name), num_tokens in self._by_tenant.items()
+            if r == rank and name != tenant and max(self._floor, self.served.get(name, 0)) < own
+        ]
+        return len(tokens), sum(tokens)
+
+    def lead(self, now_ns: int) -> float:
+        """Return how much more service than others a tenant may have had and still count as their equal."""
+        self._slide(now_ns)
+        return LEAD_S * sum(self._totals) * NS_PER_S / self._busy_ns if self._busy_ns else 0.0
+
     def note_busy(self, duration_ns: int, now_ns: int) -> None:
         """A step took `duration_ns`."""
         self._slice(now_ns).busy_ns += duration_ns
@@ -81,6 +104,10 @@ class Accounts:
             self._busy_ns -= gone.busy_ns
             for rank, tokens in enumerate(gone.tokens):
                 self._totals[rank] -= tokens
+            for key, tokens in gone.by_tenant.items():
+                self._by_tenant[key] -= tokens
+                if not self._by_tenant[key]:
+                    del self._by_tenant[key]
 
     # Tenants
 
@@ -119,7 +146,10 @@ class Accounts:
         num_tokens = num_input + num_output
         if not num_tokens:
             return
-        self._slice(now_ns).tokens[rank] += num_tokens
+        current, key = self._slice(now_ns), (rank, tenant)
+        current.tokens[rank] += num_tokens
+        current.by_tenant[key] = current.by_tenant.get(key, 0) + num_tokens
         self._totals[rank] += num_tokens
+        self._by_tenant[key] = self._by_tenant.get(key, 0) + num_tokens
         if tenant in self.served:
             self.served[tenant] += INPUT_WEIGHT * num_input + OUTPUT_WEIGHT * num_output

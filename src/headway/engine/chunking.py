@@ -15,8 +15,6 @@ from headway.engine.view import Chunk, S
 
 MIN_CHUNK = 16
 """A step carries so many prompt tokens whatever its target: so a prompt of n tokens waits for n / 16 steps at most."""
-ROUND_TO = 16
-"""What the native core computes at once; and whole blocks can be shared."""
 MISS_FACTOR = 2.0
 """Aimed is this many mean errors below the target: about one step in twenty exceeds it if errors are normal."""
 MIN_AIM = 0.7
@@ -55,10 +53,7 @@ class Room:
         most = min(num_tokens, self._tokens)
         if self._left_ns is None:
             return most
-        fitting = self._fitting(context)
-        if fitting < most:
-            fitting -= fitting % ROUND_TO if fitting >= ROUND_TO else 0
-        return min(most, max(fitting, MIN_CHUNK - self._num_taken, 0))
+        return min(most, max(self._fitting(context), MIN_CHUNK - self._num_taken, 0))
 
     def take(self, context: int, num_tokens: int) -> None:
         """The step carries these tokens."""

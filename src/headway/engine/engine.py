@@ -26,6 +26,7 @@ from headway.core.errors import ConfigError, HeadwayError, InternalError
 from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, StepOutputs, Submit, ToEngine
 from headway.engine.chunking import load_of
 from headway.engine.drawn import accept, count_right, no_token, verified
+from headway.engine.forecast_check import ForecastCheck
 from headway.engine.grammars import Grammars
 from headway.engine.pooling import HiddenRows, Pooler
 from headway.engine.promise import deadline_ns, forecast, lateness, own_ns
@@ -65,6 +66,7 @@ class Engine:
         self._requests = Requests(info, config, clock, self._kv, grammars, self._promise)
         self._cost = CostModel()
         self._step_time = StepTime()
+        self._forecast_check = ForecastCheck()
         self._draining = False
 
     # What the owner calls
@@ -177,7 +179,8 @@ class Engine:
         if self._limits.policy != "slo":
             return None
         predicted = forecast(new, view, self._limits, self._requests.totals.mean_output, now_ns)
-        return lateness(new, predicted, alone_ns, now_ns)
+        new.forecast_at_ns, new.forecast_ns = now_ns, predicted.wait_ns + predicted.own_ns
+        return lateness(new, predicted, self._forecast_check.factor, alone_ns, now_ns)
 
     def _rearrange(self, step_plan: Plan[Sequence]) -> None:
         """Move sequences and blocks as planned, up to the point where all chunks can be computed."""
@@ -253,6 +256,8 @@ class Engine:
                 live.num_output += len(accepted)
                 if live.first_token_ns is None:
                     live.first_token_ns = now_ns
+                    if sequence.forecast_ns:
+                        self._forecast_check.observe(sequence.forecast_ns, now_ns - sequence.forecast_at_ns)
                 scored = result.logprobs[first : first + len(accepted)] if result.logprobs else ()
                 logprobs = tuple(entry for entry in scored if entry is not None) if scored else ()
                 requests.outbox.put_tokens(live.request.request_id, sequence.choice, accepted, logprobs)

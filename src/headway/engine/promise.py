@@ -6,13 +6,15 @@ how the `slo` policy divides the engine:
 - Of its own tenant those due no later. Of other tenants of its class as many as its tenant has before it, itself included:
   while all of them wait they are served alike (the finish time of fair queueing, Demers and others, SIGCOMM 1989).
 - Of other classes as many as their shares allow while its own class is served: better classes always, worse ones only where
-  its own is over its share. Besides, a class gets no more than what better ones have left of the last seconds.
+  its own is over its share. Besides, it gets no more than what better classes, and tenants served less than its own,
+  left of the last seconds, or its fair part of its class's share if that is more.
 - Where no slot is free: until enough of those that run have ended, at the rate that recent answers' lengths suggest.
 
 It knows no memory: a start that lacks blocks waits longer than predicted.
 """
 
 from collections.abc import Iterable
+from math import ceil
 from typing import NamedTuple
 
 from headway.core.clock import NS_PER_S
@@ -70,18 +72,25 @@ def forecast(
         return Forecast(0.0, 0.0)
     num_before = _tokens_before(new, ahead, view, now_ns)
     slots_ns = _slots_ns(new, view, limits, len(ahead), mean_output, target, load)
+    step_ns = view.step_time.of(load)
+    if ahead and target is not None:
+        step_ns = max(step_ns, aim_ns(target, view.step_time))
     return Forecast(
-        max(num_before * per_token_ns, slots_ns),
+        max(num_before * per_token_ns, slots_ns) + step_ns,
         new.num_left * per_token_ns + attended(0, new.num_left) * view.step_time.per_attended_ns,
     )
 
 
 def lateness(
-    new: SequenceView, predicted: Forecast, own_alone_ns: float, now_ns: int
+    new: SequenceView, predicted: Forecast, factor: float, own_alone_ns: float, now_ns: int
 ) -> DeadlineUnmet | None:
-    """Return why `new` is refused: its first token would come too late. None = it is expected in time."""
+    """Return why `new` is refused: its first token would come too late. None = it is expected in time.
+
+    factor         by which predictions have to be longer to be kept (`forecast_check`)
+    own_alone_ns   what its prompt takes on an idle server
+    """
     left_ns = new.deadline_ns - now_ns
-    needed_ns = predicted.wait_ns + predicted.own_ns
+    needed_ns = (predicted.wait_ns + predicted.own_ns) * factor
     if left_ns > needed_ns or (left_ns > 0 and not needed_ns):
         return None
     retry_after_s = max(1.0, predicted.wait_ns / NS_PER_S)
@@ -98,7 +107,7 @@ def lateness(
             retry_after_s=retry_after_s,
         )
     return DeadlineUnmet(
-        f"The first token would come in {needed_s:.2f} s and is due in {left_s:.2f} s; retry in {retry_after_s:.0f} s "
+        f"The first token would come in {needed_s:.2f} s and is due in {left_s:.2f} s; retry in {ceil(retry_after_s)} s "
         "or allow more time.",
         retry_after_s=retry_after_s,
     )
@@ -129,8 +138,10 @@ def _tokens_before(new: SequenceView, ahead: Iterable[SequenceView], view: View[
         for rank in range(3)
         if rank < new.rank or (over and rank > new.rank)
     )
-    left_by_better = max(shares[new.rank], 1 - sum(parts[: new.rank]))
-    return max(before + others, served / left_by_better - new.num_left)
+    num_tenants, tenants_tokens = view.accounts.overtaking(new.rank, new.tenant, now_ns)
+    of_tenants = tenants_tokens / total if total else 0.0
+    left = max(shares[new.rank] / (1 + num_tenants), 1 - sum(parts[: new.rank]) - of_tenants)
+    return max(before + others, through / left - new.num_left)
 
 
 def _slots_ns(

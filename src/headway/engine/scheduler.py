@@ -110,9 +110,11 @@ def _prefill(
     lent_room = room.part(1 - kept_free)  # what is not for high alone
     admitted: list[Admission[S]] = []
     chunks: list[Chunk[S]] = []
+    num_started = sum(bool(candidate.sequence.table) for candidate in queue.candidates)
     for sequence in picks:
-        if not room:
+        if not room or (starts.closed and not num_started):
             break
+        num_started -= bool(sequence.table)
         own = lent_room if sequence.rank and kept_free else room
         shared = () if sequence.table else starts.shared(sequence)
         if shared is None or sequence in starts.displaced:

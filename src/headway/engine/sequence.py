@@ -69,6 +69,7 @@ class Sequence:
     deadline_ns   when its first token is due
     num_expected  tokens that it will have to compute, estimated when it came: its prompt less what was cached of it
     num_preemptions  how often it lost its blocks
+    forecast_ns   predicted time from forecast_at_ns to its first token; 0 = nothing was predicted
     """
 
     __slots__ = (
@@ -77,6 +78,8 @@ class Sequence:
         "choice",
         "deadline_ns",
         "drafter",
+        "forecast_at_ns",
+        "forecast_ns",
         "has_started",
         "is_decoding",
         "itl_target_ns",
@@ -118,6 +121,8 @@ class Sequence:
         self.deadline_ns = deadline_ns
         self.num_expected = len(request.token_ids) if num_expected is None else num_expected
         self.num_preemptions = 0
+        self.forecast_at_ns = 0
+        self.forecast_ns = 0.0
         self.choice = choice
         self.order = order
         self.chain = chain

@@ -18,6 +18,7 @@ class Starts(Generic[S]):
     running     who keeps its blocks, the one held least last
     lent        order of a running sequence → who waits for its blocks and is more urgent
     displaced   running sequences whose place was taken
+    closed      nobody else can start in this step
     """
 
     def __init__(
@@ -31,11 +32,12 @@ class Starts(Generic[S]):
         self._lent = lent
         self._computing = [s for s in running if not s.is_decoding]
         self._num_slots = queue.limits.max_num_seqs - len(running)
-        self._closed = bool(memory.preempted)  # who runs is short of memory already
+        self.closed = bool(memory.preempted)  # who runs is short of memory already
+        self.closed |= self._num_slots <= 0 and self._displaces is None
 
     def shared(self, sequence: S) -> Sequence[int] | None:
         """Return the cached blocks that a waiting sequence would start from; None where it cannot start now."""
-        if self._closed or (self._num_slots <= 0 and self._displaces is None):
+        if self.closed or (self._num_slots <= 0 and self._displaces is None):
             return None
         if computing(self._queue.view, sequence, self._computing) is not None:
             return None
@@ -47,7 +49,7 @@ class Starts(Generic[S]):
         if self._num_slots <= 0 or memory.missing_to_start(sequence, shared) > memory.num_available:
             displaced = memory.displace(self._victims(sequence), sequence, shared, self._num_slots)
             if not displaced:
-                self._closed = True
+                self.closed = True
                 return False
             self.displaced += displaced
             self._num_slots += len(displaced)

@@ -189,7 +189,9 @@ class SupervisedEngineClient:
 
     async def _supervise(self) -> None:
         """Restart the engine whenever it is lost, until the client drains or closes."""
-        while self._is("ready") and self._session is not None:
+        while (
+            self._is("ready", "restarting") and self._session is not None
+        ):  # it may be lost before this runs
             await self._session.lost.wait()
             how = await self._stop_link()
             if self._is("restarting"):

@@ -69,6 +69,11 @@ class SequenceView(Protocol):
         ...
 
     @property
+    def num_expected(self) -> int:
+        """Prompt tokens that had to be computed when it came."""
+        ...
+
+    @property
     def is_resuming(self) -> bool:
         """Whether it was preempted after its first token, and does not decode yet again."""
         ...

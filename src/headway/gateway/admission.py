@@ -1,9 +1,11 @@
-"""Whether a request may come in, and with which limits: pure decisions. It knows no sockets and no queue.
+"""Whether a request may come in, with which limits and on whose terms: pure decisions. It knows no sockets and no queue.
 
 What only the engine can know (its queue, its KV cache) it refuses itself; the gateway refuses what is certain earlier.
 """
 
 from collections.abc import Sequence
+
+import msgspec
 
 from headway.core.errors import (
     ContextExceeded,
@@ -14,7 +16,9 @@ from headway.core.errors import (
 )
 from headway.core.events import EngineState
 from headway.core.messages import EngineInfo
+from headway.core.request import Request
 from headway.wire.options import GenerationOptions
+from headway.wire.service_headers import ServiceTerms
 
 RESTART_RETRY_AFTER_S = 2.0
 """A small model loads within about a second; a client that asks again too early is told the same."""
@@ -31,6 +35,22 @@ def refusal(state: EngineState, *, draining: bool) -> HeadwayError | None:
     if state == "closed":
         return EngineUnavailable("The engine has stopped; the server's log says why.", retry_after_s=None)
     return None
+
+
+def on_terms(request: Request, terms: ServiceTerms, *, share_prefixes: bool) -> Request:
+    """Return `request` as its terms have it; its part of the prefix cache is its tenant's unless all share one.
+
+    Otherwise the time of a first token would tell one tenant what another has asked (arXiv 2409.20002, 2502.07776).
+    """
+    return msgspec.structs.replace(
+        request,
+        salt=f"tenant:{terms.tenant}" if terms.tenant and not share_prefixes else "",
+        service_class=terms.service_class,
+        tenant=terms.tenant,
+        ttft_deadline_ns=terms.ttft_deadline_ns,
+        itl_target_ns=terms.itl_target_ns,
+        session=terms.session,
+    )
 
 
 def resolve_max_tokens(

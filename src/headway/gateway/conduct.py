@@ -21,6 +21,7 @@ from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, find_model
 from headway.wire.json_bounds import SMALL_BYTES
+from headway.wire.service_headers import ServiceTerms, parse_service_headers
 
 
 class Call(Protocol):
@@ -37,10 +38,15 @@ C = TypeVar("C", bound=Call)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCall(Generic[C]):
-    """A call while it is served. `num_bytes`: of its body."""
+    """A call while it is served.
+
+    num_bytes   of its body
+    terms       what it asks of scheduling
+    """
 
     call: C
     num_bytes: int
+    terms: ServiceTerms
     served: ServedModel
     record: RequestRecord
     client: ClientWatch
@@ -61,10 +67,14 @@ async def conduct(
     """
     info = request_info(scope)
     call, num_bytes = await read_call(gateway, scope, receive, parse)
+    if gateway.config.trust_headers:
+        info.terms = parse_service_headers(scope["headers"])
+    terms = info.terms or ServiceTerms()
     served = find_model(gateway.models, call.model)
     record = info.record = RequestRecord(
         request_id=info.request_id,
         model=served.name,
+        service_class=terms.service_class,
         arrival_ns=info.arrival_ns,
         clock=gateway.clock,
         hook=gateway.hook,
@@ -77,6 +87,7 @@ async def conduct(
                     OpenCall(
                         call=call,
                         num_bytes=num_bytes,
+                        terms=terms,
                         served=served,
                         record=record,
                         client=client,

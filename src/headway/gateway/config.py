@@ -28,5 +28,10 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A reader that takes nothing for so long, its socket buffers full, is cut off and its request cancelled."""
     pooling: Pooling | None = None
     """How texts are embedded; None = as the model's files say, and not at all if they say nothing."""
+    trust_headers: bool = False
+    """Whether requests may say their class, tenant, deadlines and session (`wire.service_headers`). Only where every client
+    is known, or a proxy sets those headers and drops what strangers sent; else anybody could promote himself."""
+    share_prefixes: bool = False
+    """Whether tenants share one prefix cache. Then how fast an answer begins tells a tenant what others have asked."""
     allow_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the service (CORS); empty = none, ("*",) = all."""

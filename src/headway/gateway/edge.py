@@ -17,6 +17,7 @@ from headway.gateway.client_watch import ClientGone
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import ErrorBody, Responder, SlowReader
 from headway.wire.errors import error_body
+from headway.wire.service_headers import ServiceTerms
 
 logger = logging.getLogger("headway.gateway")
 access_logger = logging.getLogger("headway.access")
@@ -31,12 +32,14 @@ class RequestInfo:
     """What the edge and an endpoint tell each other.
 
     error_body   the shape in which the request's API describes errors
+    terms        what the request asks of scheduling; None = it was not asked, or nobody trusts what it says
     record       set once the request named a model
     """
 
     request_id: str
     arrival_ns: int
     error_body: ErrorBody = error_body
+    terms: ServiceTerms | None = None
     record: RequestRecord | None = None
     error: HeadwayError | None = None
 
@@ -136,6 +139,10 @@ class Edge:
         }
         if info.error is not None:  # the sentence may quote the caller, its code and field do not
             extra |= {"error": info.error.code, "param": info.error.param}
+        if info.terms is not None:
+            extra["class"] = info.terms.service_class
+            if info.terms.tenant:
+                extra["tenant"] = info.terms.tenant
         record = info.record
         if record is not None:
             extra |= {"model": record.model, "outcome": record.outcome}

@@ -16,7 +16,7 @@ from headway.core.messages import EngineInfo, Finished, Usage
 from headway.core.request import Pooling, Request
 from headway.core.sampling import SamplingParams
 from headway.engine.client import EngineClient
-from headway.gateway.admission import check_min_length, check_token_ids
+from headway.gateway.admission import check_min_length, check_token_ids, on_terms
 from headway.gateway.client_watch import ClientGone
 from headway.gateway.conduct import OpenCall, admitted, conduct
 from headway.gateway.gateway import Gateway
@@ -52,6 +52,8 @@ class Embeddings:
         job = partial(_tokenise, call, served, info)
         texts = await client.race(self._gateway.prompt_worker.submit_nowait(job, open_call.num_bytes))
         requests = [_request(ids, index, served.pooling, open_call.record) for index, ids in enumerate(texts)]
+        share_prefixes = self._gateway.config.share_prefixes
+        requests = [on_terms(one, open_call.terms, share_prefixes=share_prefixes) for one in requests]
         finished = await _run_all(served.engine, requests, client.on_gone)
         if client.gone:
             raise ClientGone

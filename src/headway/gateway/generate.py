@@ -21,7 +21,7 @@ from headway.gateway.conduct import Call, OpenCall, admitted, conduct
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
 from headway.gateway.generation import Generation
-from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
+from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer
 from headway.wire.options import GenerationOptions
@@ -101,7 +101,7 @@ class Generate(Generic[C]):
         responder.error_event = answer.stream_error
         generation = Generation(
             engine=served.engine,
-            requests=self._requests(call.options, prompts, grammar, served, info, record),
+            requests=self._requests(open_call, prompts, grammar, info),
             new_text=self._endpoint.text_maker(call, served),
             record=record,
         )
@@ -127,19 +127,19 @@ class Generate(Generic[C]):
 
     def _requests(
         self,
-        options: GenerationOptions,
+        open_call: OpenCall[C],
         prompts: Sequence[tuple[int, ...]],
         grammar: Grammar | None,
-        served: ServedModel,
         info: EngineInfo,
-        record: RequestRecord,
     ) -> list[Request]:
         """Build the engine's requests, one per prompt; raises ContextExceeded."""
-        default = self._endpoint.default_max_tokens(self._gateway.config)
+        options, served, record = open_call.call.options, open_call.served, open_call.record
+        config = self._gateway.config
+        default = self._endpoint.default_max_tokens(config)
         stop_token_ids = options.stop_token_ids
         if not options.ignore_eos:
             stop_token_ids = tuple(sorted({*served.tokenizer.eos_ids, *stop_token_ids}))
-        return [
+        requests = [
             Request(
                 request_id=f"{record.request_id}-{index}",
                 token_ids=token_ids,
@@ -160,6 +160,10 @@ class Generate(Generic[C]):
                 arrival_ns=record.arrival_ns,
             )
             for index, token_ids in enumerate(prompts)
+        ]
+        return [
+            admission.on_terms(request, open_call.terms, share_prefixes=config.share_prefixes)
+            for request in requests
         ]
 
 

@@ -9,6 +9,7 @@ from headway.core.clock import Clock
 from headway.core.errors import HeadwayError, RequestError, Unavailable
 from headway.core.events import FirstToken, Hook, Outcome, RequestEnded, TokensArrived
 from headway.core.messages import Finished, Usage
+from headway.core.request import ServiceClass
 
 logger = logging.getLogger("headway.gateway")
 
@@ -20,10 +21,18 @@ class RequestRecord:
     """What happened to one request so far. `end` may be called more than once; only the first counts."""
 
     def __init__(
-        self, *, request_id: str, model: str, arrival_ns: int, clock: Clock, hook: Hook | None
+        self,
+        *,
+        request_id: str,
+        model: str,
+        service_class: ServiceClass,
+        arrival_ns: int,
+        clock: Clock,
+        hook: Hook | None,
     ) -> None:
         self.request_id = request_id
         self.model = model
+        self.service_class: ServiceClass = service_class
         self.arrival_ns = arrival_ns
         self.outcome: Outcome | None = None
         self.usage: Usage | None = None
@@ -40,7 +49,12 @@ class RequestRecord:
         if self._first_ns is None:
             self._first_ns = now_ns
             self._emit(
-                FirstToken(request_id=self.request_id, model=self.model, ttft_ns=now_ns - self.arrival_ns)
+                FirstToken(
+                    request_id=self.request_id,
+                    model=self.model,
+                    ttft_ns=now_ns - self.arrival_ns,
+                    service_class=self.service_class,
+                )
             )
         first_ns, last_ns, total = self._choice_ns.get(choice, (now_ns, now_ns, 0))
         if total and self._hook is not None:
@@ -81,6 +95,7 @@ class RequestRecord:
                 e2e_ns=self._clock.now_ns() - self.arrival_ns,
                 num_preemptions=self._num_preemptions,
                 error_code=error_code,
+                service_class=self.service_class,
             )
         )
 

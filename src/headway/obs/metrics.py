@@ -1,6 +1,7 @@
 """Prometheus metrics from core's events: a hook that counts, a collector that prints. It knows neither HTTP nor engine.
 
-All intervals are seconds. Everything belongs to one event loop: events come and scrapes happen on it. Bucket bounds
+All intervals are seconds. A request's class is a label, of three values; its tenant never is: there may be any number.
+Everything belongs to one event loop: events come and scrapes happen on it. Bucket bounds
 follow OpenTelemetry's conventions for generative AI (semantic-conventions-genai 0.1, `gen_ai.server.*`), with finer bounds
 below for small models on a near machine and coarser ones above for long prompts on a slow one.
 """
@@ -8,7 +9,7 @@ below for small models on a near machine and coarser ones above for long prompts
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -28,6 +29,7 @@ from headway.core.events import (
     TokensArrived,
 )
 from headway.core.messages import EngineStats
+from headway.core.request import ServiceClass
 from headway.core.version import __version__
 from headway.obs.histogram import Histogram
 
@@ -42,8 +44,10 @@ TPOT_BOUNDS_S: Final = (
 DURATION_BOUNDS_S: Final = tuple(0.01 * 2**power for power in range(14))
 """0.01 to 81.92 s: `gen_ai.server.request.duration`."""
 
+_CLASSES: Final[tuple[ServiceClass, ...]] = get_args(ServiceClass)
+_TTFT_HELP: Final = "From a request's arrival to its first token, by class."
+
 _HISTOGRAMS: Final = {
-    "time_to_first_token": (TTFT_BOUNDS_S, "From a request's arrival to its first token."),
     "time_per_output_token": (TPOT_BOUNDS_S, "(Last token - first token) / (tokens - 1), per request."),
     "inter_token_latency": (TPOT_BOUNDS_S, "Between consecutive tokens of a choice."),
     "request_queue_time": (TTFT_BOUNDS_S, "From entering the engine's queue to the first step."),
@@ -60,6 +64,7 @@ _GAUGES: Final = {
     "kv_cache_blocks": "Blocks of the KV cache.",
     "prefix_cached_blocks": "Blocks that hold a prefix somebody may use again.",
     "engine_ready": "1 while the engine takes requests.",
+    "step_prediction_error_ratio": "Mean of the last steps' |measured - predicted| / measured.",
 }
 _ENGINE_COUNTERS: Final = {
     "engine_steps": "Steps of the engine.",
@@ -69,7 +74,7 @@ _ENGINE_COUNTERS: Final = {
     "accepted_tokens": "Of those, the tokens that were right.",
     "prefix_cache_query_tokens": "Prompt tokens looked up in the prefix cache.",
     "prefix_cache_hit_tokens": "Prompt tokens found in the prefix cache.",
-    "preemptions": "Sequences set back because the KV cache was full.",
+    "preemptions": "Sequences set back because the KV cache was full, or for a better class.",
 }
 
 
@@ -80,8 +85,11 @@ class _Model:
     histograms: dict[str, Histogram] = field(
         default_factory=lambda: {name: Histogram(bounds) for name, (bounds, _) in _HISTOGRAMS.items()}
     )
-    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(outcome, error code or "") → requests."""
+    ttfts: dict[ServiceClass, Histogram] = field(
+        default_factory=lambda: {name: Histogram(TTFT_BOUNDS_S) for name in _CLASSES}
+    )
+    outcomes: Counter[tuple[ServiceClass, str, str]] = field(default_factory=Counter)
+    """(class, outcome, error code or "") → requests."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stats: EngineStats = field(default_factory=EngineStats)
@@ -113,7 +121,7 @@ class Metrics(Collector):
             case EngineStepped():
                 self._on_step(model, event.stats)
             case FirstToken():
-                model.histograms["time_to_first_token"].observe_ns(event.ttft_ns)
+                model.ttfts[event.service_class].observe_ns(event.ttft_ns)
             case RequestEnded():
                 _on_end(model, event)
             case EngineStateChanged():
@@ -134,7 +142,9 @@ class Metrics(Collector):
         yield from self._collect_histograms()
         yield from self._collect_engine()
         requests = CounterMetricFamily(
-            "headway_requests", "Requests by how they ended.", labels=("model", "outcome", "error")
+            "headway_requests",
+            "Requests by class and how they ended.",
+            labels=("model", "class", "outcome", "error"),
         )
         prompt = CounterMetricFamily("headway_prompt_tokens", "Tokens of prompts.", labels=("model",))
         completion = CounterMetricFamily("headway_completion_tokens", "Tokens of answers.", labels=("model",))
@@ -142,8 +152,8 @@ class Metrics(Collector):
             "headway_engine_restarts", "Times the engine ended unasked.", labels=("model",)
         )
         for name, model in self._models.items():
-            for (outcome, error), count in sorted(model.outcomes.items()):
-                requests.add_metric((name, outcome, error), count)
+            for labels, count in sorted(model.outcomes.items()):
+                requests.add_metric((name, *labels), count)
             prompt.add_metric((name,), model.prompt_tokens)
             completion.add_metric((name,), model.completion_tokens)
             restarts.add_metric((name,), model.num_restarts)
@@ -153,6 +163,13 @@ class Metrics(Collector):
         yield info
 
     def _collect_histograms(self) -> Iterator[Metric]:
+        ttft = HistogramMetricFamily(
+            "headway_time_to_first_token_seconds", _TTFT_HELP, labels=("model", "class")
+        )
+        for name, model in self._models.items():
+            for service_class, histogram in model.ttfts.items():
+                ttft.add_metric((name, service_class), histogram.cumulative(), histogram.sum_s)
+        yield ttft
         for kind, (_, help_) in _HISTOGRAMS.items():
             family = HistogramMetricFamily(f"headway_{kind}_seconds", help_, labels=("model",))
             for name, model in self._models.items():
@@ -179,7 +196,7 @@ class Metrics(Collector):
 
 
 def _on_end(model: _Model, event: RequestEnded) -> None:
-    model.outcomes[event.outcome, event.error_code or ""] += 1
+    model.outcomes[event.service_class, event.outcome, event.error_code or ""] += 1
     histograms = model.histograms
     if event.usage is not None:
         model.prompt_tokens += event.usage.prompt_tokens
@@ -203,6 +220,7 @@ def _gauges(model: _Model) -> dict[str, float]:
         "kv_cache_blocks": stats.num_blocks,
         "prefix_cached_blocks": stats.num_cached_blocks,
         "engine_ready": float(model.is_ready),
+        "step_prediction_error_ratio": stats.step_prediction_error,
     }
 
 

@@ -1,6 +1,6 @@
 """The service described in OpenAPI 3.1, made from the same structs that parse requests and write responses."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import msgspec
@@ -19,6 +19,7 @@ from headway.wire.models_response import ModelCard, ModelList
 from headway.wire.responses_request import ResponsesFields
 from headway.wire.responses_response import Response, ResponseEvent
 from headway.wire.schema_hints import lay_over
+from headway.wire.service_headers import PARAMETERS
 from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
 _STREAM: Final = (
@@ -105,7 +106,9 @@ def document() -> dict[str, object]:
                 "TokenCount",
                 error="MessageError",
             ),
-            "/v1/embeddings": _taking("Turn texts into vectors.", "EmbeddingFields", "EmbeddingList"),
+            "/v1/embeddings": _taking(
+                "Turn texts into vectors.", "EmbeddingFields", "EmbeddingList", parameters=PARAMETERS
+            ),
             "/tokenize": _taking(
                 "Turn a text or a conversation into token ids.", "TokenizeFields", "Tokenized"
             ),
@@ -154,14 +157,22 @@ def _generating(
     content = _json(whole) | {"text/event-stream": {"schema": event}}
     post = _plain(summary, content, error) | {
         "description": _STREAM,
+        "parameters": PARAMETERS,
         "requestBody": {"required": True, "content": _json(request)},
     }
     return {"post": post}
 
 
-def _taking(summary: str, request: str, answer: str, *, error: str = "ErrorBody") -> dict[str, object]:
-    body = {"requestBody": {"required": True, "content": _json(request)}}
-    return {"post": _plain(summary, _json(answer), error) | body}
+def _taking(
+    summary: str,
+    request: str,
+    answer: str,
+    *,
+    error: str = "ErrorBody",
+    parameters: Sequence[dict[str, object]] = (),
+) -> dict[str, object]:
+    taken = {"parameters": parameters, "requestBody": {"required": True, "content": _json(request)}}
+    return {"post": _plain(summary, _json(answer), error) | taken}
 
 
 def _plain(summary: str, content: dict[str, object], error: str = "ErrorBody") -> dict[str, object]:

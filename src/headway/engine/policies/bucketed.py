@@ -27,6 +27,7 @@ def bucketed(queue: Queue[S]) -> Iterator[S]:
     """Yield what has started, by arrival, then what waits in the oldest one's bucket, as far as the batch has room."""
     room = BATCH_TOKENS - sum(bucket(sequence.num_prompt) for sequence in queue.view.running)
     chosen: int | None = None
+    num_yielded = len(queue.view.running)
     for candidate in sorted(queue.candidates, key=lambda c: c.urgent.order):
         sequence = candidate.sequence
         if sequence.num_computed or sequence.table:
@@ -36,7 +37,8 @@ def bucketed(queue: Queue[S]) -> Iterator[S]:
         chosen = size if chosen is None else chosen
         if size != chosen:
             continue
-        if size > room and queue.view.running:
+        if size > room and num_yielded:
             return
         room -= size
+        num_yielded += 1
         yield sequence

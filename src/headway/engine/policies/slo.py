@@ -3,12 +3,12 @@
 Classes. Who has had less than its share of the last five seconds goes first, the better class before the worse; so high goes
 first up to its share. What a class leaves is lent: where all that wait exceed their shares, the one that exceeds it least.
 
-Tenants of a class. The one served least goes first (`accounts`); tenants less than `LEAD` ahead of it count as equal, and
-deadlines decide between them: with no lead at all long prompts of several tenants would be computed in turns, a chunk each,
-and all be late.
+Tenants of a class. The one served least goes first (`accounts`); those ahead of it by less than a second of service count as
+equal, and deadlines decide between them: with no lead at all long prompts of several tenants would be computed in turns, a
+chunk each, and all be late.
 
-Within a tenant: preempted streams, which somebody reads; then who can still meet its deadline, by slack (time until it must
-be computed without a pause); then who cannot, by arrival. Who has waited `AGED` times as long as it was promised comes first
+Within a tenant: preempted streams, which somebody reads; then who can still meet its deadline, by slack (until when its
+prompt could begin); then who cannot, by arrival. Who has waited `AGED` times as long as it was promised comes first
 of all, so that nobody starves.
 
 Least slack first and its behaviour past saturation: Liu and Layland, JACM 20/1, 1973; Locke, CMU-CS-86-134, 1986.
@@ -20,8 +20,6 @@ from headway.engine.accounts import INPUT_WEIGHT
 from headway.engine.policies.policy import Candidate, Queue
 from headway.engine.view import S
 
-LEAD = 512
-"""In units of service: a question's worth, a twentieth of what a second serves on a small machine or a large one's step."""
 AGED = 3
 
 _Key = tuple[int, int]
@@ -77,8 +75,11 @@ def _urgency(candidate: Candidate[S], now_ns: int, ns_per_token: float) -> _Key:
     promised_ns = urgent.deadline_ns - urgent.arrival_ns
     if urgent.is_resuming or now_ns - urgent.arrival_ns > AGED * promised_ns:
         return (0, urgent.order)
-    start_by_ns = urgent.deadline_ns - int(candidate.sequence.num_left * ns_per_token)
-    return (1, start_by_ns) if start_by_ns >= now_ns else (2, urgent.order)
+    sequence = candidate.sequence
+    if now_ns + sequence.num_left * ns_per_token > urgent.deadline_ns:
+        return (2, urgent.order)
+    # By the whole prompt, not by what is left of it: else each chunk would make room for another one, and all be late.
+    return (1, urgent.deadline_ns - int(sequence.num_expected * ns_per_token))
 
 
 def _tenant(tenants: dict[str, list[_Entry[S]]], queue: Queue[S]) -> str:
@@ -87,7 +88,5 @@ def _tenant(tenants: dict[str, list[_Entry[S]]], queue: Queue[S]) -> str:
         return next(iter(tenants))
     served, planned = queue.view.accounts.served, queue.planned.by_tenant
     had = {name: served.get(name, 0) + INPUT_WEIGHT * planned.get(name, 0) for name in tenants}
-    least = min(had.values())
-    return min(
-        (name for name in tenants if had[name] <= least + LEAD), key=lambda name: tenants[name][-1][:2]
-    )
+    most = min(had.values()) + queue.view.accounts.lead(queue.now_ns)
+    return min((name for name in tenants if had[name] <= most), key=lambda name: tenants[name][-1][:2])
