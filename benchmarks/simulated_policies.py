@@ -1,4 +1,4 @@
-"""Scheduling policies side by side, simulated: `make bench-policies` [BENCH_ARGS="--model shape:qwen2.5-7b --device h100-sxm"].
+"""Scheduling policies side by side, simulated: `make bench-policies` [BENCH_ARGS="--device h100-sxm --markdown"].
 
 Two tables, each at 90 % and 120 % of what the machine can do (the rate at which twice as many users as it has slots are
 served first come, first served):

@@ -128,9 +128,7 @@ async def measure(
         await asyncio.sleep(0)  # what was asked for while that was computed comes now
     except asyncio.CancelledError:
         interrupted = True
-    return replace(
-        result, interrupted=interrupted, server=None if looking.cancelled() else looking.result()
-    )
+    return replace(result, interrupted=interrupted, server=None if looking.cancelled() else looking.result())
 
 
 def ladder_climb(traffic: Traffic) -> LadderClimb | None:

@@ -16,8 +16,8 @@ from headway.simulator.devices import Device
 from headway.simulator.step_load import StepLoad, load_of
 
 COMPUTE_EFFICIENCY = 0.6
-"""Of the peak. An assumption: kernels for GPUs are commonly told at 0.5 to 0.75 of it in prefill, and OpenVINO's 178 tokens/s
-of a model of 1.4 B (docs/performance.md) are 500 of the about 800 int8 GOPS of that machine."""
+"""Of the peak. An assumption: kernels for GPUs are commonly told at 0.5 to 0.75 of it in prefill, and OpenVINO's 178
+tokens/s of a model of 1.4 B (docs/performance.md) are 500 of the about 800 int8 GOPS of that machine."""
 READ_EFFICIENCY = 0.8
 """Of the published bandwidth. An assumption: plain reading seldom gets beyond 0.9 of it, and attention reads in pieces."""
 MEMORY_SHARE = 0.9
