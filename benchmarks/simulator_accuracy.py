@@ -1,4 +1,4 @@
-"""How far `headway simulate` is off the real engine: `make bench-simulator` [BENCH_ARGS="--repeat 3 --requests 80"].
+"""How far `headway simulate` is off the real engine: `make bench-simulator` [BENCH_ARGS="--repeat 3 --requests 60"].
 
 Real: `headway serve` without drafts, measured by the lab with Poisson arrivals; a fresh server for every run, so that
 nothing is cached of the run before. Simulated: the same workload, seed and arrivals on the calibration of this machine,
@@ -144,7 +144,7 @@ def main() -> int:
     parser.add_argument("--shares", default=",".join(map(str, SHARES)), help="of the knee")
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--output-tokens", type=int, default=64)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--knee", choices=("simulated", "measured"), default="simulated")
     parser.add_argument("--calibration", type=Path, help="use it, or make it there (default: measure anew)")
