@@ -34,6 +34,7 @@ from headway.simulator.calibration import CalibratedCost, Calibration, read_cali
 from headway.simulator.loader import Service
 from headway.simulator.simulation import simulate, simulated_endpoint
 from headway.simulator.talk import Lengths, lengths_of
+from headway.simulator.time_serving import warm_up
 from serving import Server
 
 WORKLOADS = ("light", "medium", "multi-turn")
@@ -84,12 +85,11 @@ class Real:
         self._model = model
 
     def run(self, options: RunOptions) -> RunResult:
-        """Measure a run, after a few requests that load what the first of a server loads."""
+        """Measure a run, after the first seconds of a server, which are slower than what follows."""
         server = Server(self._model, ["--max-draft-tokens", "0"])
         try:
             endpoint = parse_endpoint(f"http://127.0.0.1:{server.port}")
-            warm = RunOptions(endpoint=endpoint, workload="light", num_requests=3, output_tokens=8, seed=999)
-            asyncio.run(measure(warm))
+            asyncio.run(measure(warm_up(replace(options, endpoint=endpoint))))
             return asyncio.run(measure(replace(options, endpoint=endpoint)))
         finally:
             server.stop()
