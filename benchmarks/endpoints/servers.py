@@ -4,7 +4,7 @@ All have the same number of threads, eight sequences at once with the model's wh
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,16 +49,25 @@ class Files:
     bf16_folder: Path
 
 
-def headway(command: str, threads: int) -> Server:
-    """Headway as it comes."""
+def headway(command: str, threads: int, options: Sequence[str] = ()) -> Server:
+    """Headway as it comes, but for `options`."""
     return Server(
         name=HEADWAY,
-        command=(command, "serve", MODEL_NAME, "--threads", str(threads), "--log-level", "warning"),
+        command=(
+            command,
+            "serve",
+            MODEL_NAME,
+            "--threads",
+            str(threads),
+            "--log-level",
+            "warning",
+            *options,
+        ),
         health="/ready",
     )
 
 
-def llama_server(cache: Cache, files: Files, threads: int) -> Server:
+def llama_server(cache: Cache, files: Files, threads: int, slots: int = SLOTS) -> Server:
     """Q8_0, which it reads prompts of twice as fast as the file's Q4_1, and decodes faster too; flash attention on."""
     return Server(
         name=LLAMA_CPP,
@@ -66,14 +75,14 @@ def llama_server(cache: Cache, files: Files, threads: int) -> Server:
             str(llama_folder(cache) / "llama-server"),
             *("--model", str(files.q8_0), "--alias", MODEL_NAME, "--host", "127.0.0.1"),
             *("--threads", str(threads), "--threads-batch", str(threads)),
-            *("--parallel", str(SLOTS), "--ctx-size", str(SLOTS * CONTEXT), "--cache-prompt"),
+            *("--parallel", str(slots), "--ctx-size", str(slots * CONTEXT), "--cache-prompt"),
             *("--flash-attn", "on"),
         ),
         health="/health",
     )
 
 
-def vllm(cache: Cache, files: Files, threads: int) -> Server:
+def vllm(cache: Cache, files: Files, threads: int, slots: int = SLOTS) -> Server:
     """bfloat16 with what its documentation advises on a CPU: threads pinned, Intel's OpenMP, tcmalloc where there is one."""
     environment = {
         "VLLM_CPU_KVCACHE_SPACE": str(KV_SPACE_GB),
@@ -89,7 +98,7 @@ def vllm(cache: Cache, files: Files, threads: int) -> Server:
             # Its command `vllm` asks for a package of that name, and this one is called vllm-cpu.
             *(str(cache.python(VLLM)), "-m", "vllm.entrypoints.openai.api_server"),
             *("--model", str(files.bf16_folder), "--served-model-name", MODEL_NAME, "--host", "127.0.0.1"),
-            *("--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", str(SLOTS)),
+            *("--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", str(slots)),
             *("--enable-prefix-caching", "--enable-chunked-prefill", "--disable-uvicorn-access-log"),
         ),
         health="/health",

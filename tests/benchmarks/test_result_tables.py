@@ -13,6 +13,7 @@ from endpoints import public_tool
 from endpoints.render import render as render_endpoints
 from peers.places import DOCUMENT, RESULTS, ROOT
 from peers.render import render
+from scheduling.render import render as render_scheduling
 
 
 def shown(name: str, document: Path = DOCUMENT) -> str:
@@ -46,6 +47,7 @@ def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
     ("name", "document", "table"),
     [
         ("endpoints", DOCUMENT, render_endpoints),
+        ("scheduling", DOCUMENT, render_scheduling),
         ("public-tool", public_tool.DOCUMENT, public_tool.render),
     ],
 )

@@ -10,7 +10,14 @@ import pytest
 
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig
-from headway.core.errors import Draining, EngineUnavailable, HeadwayError, InternalError, ModelFileError
+from headway.core.errors import (
+    Draining,
+    EngineDied,
+    EngineUnavailable,
+    HeadwayError,
+    InternalError,
+    ModelFileError,
+)
 from headway.core.events import EngineStateChanged, EngineStepped, Event
 from headway.core.messages import Cancel, ChoiceFinished, Finished, TokenDelta
 from headway.engine.client import RequestEvent
@@ -202,6 +209,25 @@ async def test_a_failure_to_start_is_the_engines_own(
     assert client.state == "closed"
     if model == "missing":
         assert str(raised.value) == "The file 'missing' does not exist; check --model."
+
+
+async def test_a_conversation_can_be_released(make: Make) -> None:
+    async with started(make()) as client:
+        answers = await asyncio.gather(
+            client.release_session("known", "a"), client.release_session("other", "a")
+        )
+        assert list(answers) == [True, False]
+    with pytest.raises(Draining):
+        await client.release_session("known", "a")
+
+
+async def test_a_release_that_the_engine_did_not_live_to_answer_says_so(make: Make) -> None:
+    async with started(make()) as client:
+        waiting = asyncio.create_task(client.release_session("known", "never answered"))
+        assert await client.release_session("known", "a")
+        await client.close()
+        with pytest.raises(EngineDied):
+            await waiting
 
 
 async def test_clients_that_leave_at_once_leave_nothing_behind(make: Make) -> None:

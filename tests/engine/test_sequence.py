@@ -13,6 +13,8 @@ def in_state(state: State) -> Sequence:
     sequence = fresh()
     if state in (State.PREFILL, State.DECODE):
         sequence.admit(0)
+    if state is State.RESTORING:
+        sequence.admit(0, restores=True)
     if state is State.DECODE:
         sequence.advance(5, [9])
     if state is State.FINISHED:
@@ -27,11 +29,13 @@ def test_the_table_covers_every_state_and_nothing_leaves_finished() -> None:
 
 
 @pytest.mark.parametrize("state", list(State))
-@pytest.mark.parametrize("move", [Move.ADMIT, Move.PREEMPT, Move.FINISH])
+@pytest.mark.parametrize("move", [Move.ADMIT, Move.RESTORE, Move.RESTORED, Move.PREEMPT, Move.FINISH])
 def test_every_move_follows_the_table_or_raises(state: State, move: Move) -> None:
     sequence = in_state(state)
     moves = {
         Move.ADMIT: lambda: sequence.admit(0),
+        Move.RESTORE: lambda: sequence.admit(0, restores=True),
+        Move.RESTORED: lambda: sequence.restored(1),
         Move.PREEMPT: sequence.preempt,
         Move.FINISH: sequence.finish,
     }
@@ -43,6 +47,18 @@ def test_every_move_follows_the_table_or_raises(state: State, move: Move) -> Non
     else:
         moves[move]()
         assert sequence.state is target
+
+
+def test_what_is_restored_need_not_be_computed() -> None:
+    sequence = fresh(9)
+    sequence.admit(1, restores=True)
+    assert (sequence.is_restoring, sequence.is_decoding, sequence.num_computed) == (True, False, 4)
+    with pytest.raises(IllegalMove, match="cannot advance"):
+        sequence.advance(1, [])
+    sequence.restored(1)
+    assert (sequence.is_restoring, sequence.num_computed, sequence.num_shared) == (False, 8, 1)
+    sequence.advance(1, [7])
+    assert sequence.state is State.DECODE
 
 
 def test_a_prompt_is_computed_in_chunks_then_decodes() -> None:

@@ -148,3 +148,85 @@ def test_any_sequence_of_moves_keeps_every_block_accounted_for(moves: list[tuple
                 tables.remove(table)
         pool.check(tables)
     assert not any(block in table and not pool.references(block) for block in evicted for table in tables)
+
+
+def cached(pool: BlockPool, count: int) -> list[int]:
+    """Return blocks that are used and cached."""
+    blocks = pool.allocate_nowait(count)
+    for block in blocks:
+        pool.mark_cached(block)
+    return blocks
+
+
+def test_kept_blocks_are_evicted_last_and_in_their_own_order() -> None:
+    evicted: list[int] = []
+    pool = BlockPool(4, 16, on_evict=evicted.append)
+    blocks = cached(pool, 4)
+    for block in blocks[:2]:
+        pool.keep(block)
+    for block in blocks:
+        pool.release(block)
+    assert pool.num_available == 4
+    pool.allocate_nowait(4)
+    assert evicted == [blocks[2], blocks[3], blocks[0], blocks[1]]
+    pool.check()
+
+
+def test_no_more_than_half_of_the_pool_is_kept() -> None:
+    evicted: list[int] = []
+    pool = BlockPool(6, 16, on_evict=evicted.append)
+    blocks = cached(pool, 6)
+    for block in blocks[:5]:
+        pool.keep(block)
+    for block in blocks:
+        pool.release(block)
+        pool.check()
+    pool.allocate_nowait(6)
+    assert evicted == [blocks[0], blocks[1], blocks[5], blocks[2], blocks[3], blocks[4]]
+
+
+def test_a_block_that_is_kept_no_more_is_as_good_as_any() -> None:
+    evicted: list[int] = []
+    pool = BlockPool(4, 16, on_evict=evicted.append)
+    kept, other, used, _ = cached(pool, 4)
+    pool.keep(kept)
+    pool.keep(used)
+    pool.release(other)
+    pool.release(kept)
+    pool.unkeep(kept)
+    pool.unkeep(used)
+    pool.release(used)
+    pool.allocate_nowait(3)
+    assert evicted == [other, kept, used]
+
+
+def test_a_kept_block_stays_kept_when_it_is_used_again() -> None:
+    evicted: list[int] = []
+    pool = BlockPool(2, 16, on_evict=evicted.append)
+    kept, other = cached(pool, 2)
+    pool.keep(kept)
+    pool.release(kept)
+    pool.retain(kept)
+    pool.release(kept)
+    pool.release(other)
+    pool.allocate_nowait(2)
+    assert evicted == [other, kept]
+    pool.check([array("i", [kept]), array("i", [other])])
+
+
+def test_only_a_used_and_cached_block_can_be_kept_and_only_an_evictable_one_freed() -> None:
+    pool = BlockPool(3, 16)
+    plain, used = pool.allocate_nowait(2)
+    pool.mark_cached(used)
+    for block in (plain, 2):
+        with pytest.raises(ValueError, match="cannot be kept"):
+            pool.keep(block)
+        with pytest.raises(ValueError, match="is not evictable"):
+            pool.free(block)
+    with pytest.raises(ValueError, match="is not evictable"):
+        pool.free(used)
+    pool.keep(used)
+    pool.release(used)
+    pool.free(used)
+    assert pool.statistics() == BlockStatistics(num_blocks=3, num_free=2, num_used=1, num_evictable=0)
+    pool.check()

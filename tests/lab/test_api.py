@@ -36,6 +36,22 @@ def test_one_call_measures() -> None:
     assert "secret" not in repr(result.options)
 
 
+def test_what_is_no_header_is_told_without_its_value() -> None:
+    with pytest.raises(ConfigError, match="no name of a header") as caught:
+        headway.lab.run("http://127.0.0.1:1", model="m", headers={"a b": "secret"})
+    assert "secret" not in str(caught.value)
+
+
+def test_several_loads_are_one_result() -> None:
+    streams = [{"name": "a", "requests": 2}, {"name": "b", "arrival": "constant:100", "requests": 3}]
+    result = headway.lab.run("http://127.0.0.1:1", model="m", streams=streams, sessions=True)
+    assert {name: part.part.num_offered for name, part in result.summary.by_stream.items()} == {
+        "a": 2,
+        "b": 3,
+    }
+    assert [stream.options.session for stream in result.options.streams] == ["lab-a-0", "lab-b-1"]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -121,10 +121,11 @@ def test_a_connection_that_breaks_before_the_status_is_its_own_kind() -> None:
 def test_refusals_are_told_from_other_statuses(
     status: int, retry_after: str | None, label: str, seconds: float | None
 ) -> None:
-    body = json.dumps({"error": {"message": "too many requests wait"}}).encode()
+    body = json.dumps({"error": {"message": "too many requests wait", "code": "queue_full"}}).encode()
     refused = failure(play((1, body[:9]), (2, body[9:]), status=status, retry_after=retry_after))
     assert (refused.label, refused.status, refused.retry_after_s) == (label, status, seconds)
     assert refused.message == "too many requests wait"
+    assert refused.code == "queue_full"
 
 
 def test_a_refusal_without_a_body_still_says_something() -> None:

@@ -187,3 +187,34 @@ def test_two_registries_share_nothing() -> None:
     first(FirstToken(request_id="r", model="m", ttft_ns=MS))
     assert b'model="m"' not in second.page()[1]
     assert second.page()[0].startswith("text/plain")
+
+
+def test_what_tiers_moved_does_not_fall_when_the_engine_is_restarted() -> None:
+    metrics = Metrics()
+    metrics(EngineStateChanged(model="m", state="ready"))
+    stats = EngineStats(
+        num_sessions_active=1,
+        num_sessions_idle=2,
+        num_sessions_parked=3,
+        host_kv_bytes=10,
+        disk_kv_bytes=20,
+        host_offloaded_blocks_total=4,
+        host_offloaded_bytes_total=40,
+        disk_restored_blocks_total=5,
+        disk_restored_bytes_total=50,
+        lost_kv_blocks_total=6,
+    )
+    metrics(EngineStepped(model="m", stats=stats))
+    for state, count in (("active", 1), ("idle", 2), ("parked", 3)):
+        assert sample(metrics, f'headway_sessions{{model="m",state="{state}"}}') == count
+    for tier, size in (("host", 10), ("disk", 20)):
+        assert sample(metrics, f'headway_kv_tier_bytes{{model="m",tier="{tier}"}}') == size
+    metrics(EngineStateChanged(model="m", state="restarting"))
+    assert sample(metrics, 'headway_sessions{model="m",state="idle"}') == 0
+    metrics(EngineStepped(model="m", stats=stats))
+    assert sample(metrics, 'headway_kv_offloaded_blocks_total{model="m",tier="host"}') == 8
+    assert sample(metrics, 'headway_kv_offloaded_bytes_total{model="m",tier="host"}') == 80
+    assert sample(metrics, 'headway_kv_restored_blocks_total{model="m",tier="disk"}') == 10
+    assert sample(metrics, 'headway_kv_restored_bytes_total{model="m",tier="disk"}') == 100
+    assert sample(metrics, 'headway_kv_restored_blocks_total{model="m",tier="host"}') == 0
+    assert sample(metrics, 'headway_kv_lost_blocks_total{model="m"}') == 12

@@ -1,7 +1,6 @@
 """What serving adds is found again, where a simulation with known costs stands for the server."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -18,7 +17,7 @@ from headway.simulator.time_engine import time_engine
 from headway.simulator.time_serving import time_serving
 from support.simulated import MS, VOCABULARY
 
-STEPS = {name: 0.0 for name in TERMS} | {"constant": 4.0 * MS, "drawn": 0.1 * MS, "pairs": 100.0}
+STEPS = dict.fromkeys(TERMS, 0.0) | {"constant": 4.0 * MS, "drawn": 0.1 * MS, "pairs": 100.0}
 LIKE = RunOptions(endpoint=simulated_endpoint("test"))
 
 
@@ -65,12 +64,12 @@ def test_costs_of_serving_are_found_again() -> None:
     assert server.asked[0] == "context:64:repeat closed:12"  # warms it up
 
 
-def test_a_server_that_fails_is_no_measurement() -> None:
+def test_a_server_that_refuses_is_no_measurement() -> None:
     limits = SchedulerConfig(policy="fcfs", max_draft_tokens=0)
-    small = msgspec.structs.replace(machine(), runner=msgspec.structs.replace(machine().runner, max_context=40))
-    server = Server(small, limits)
-    with pytest.raises(ConfigError, match="does not fit|failed while it was measured"):
-        time_serving(machine(), limits, EstimatedPrompts(VOCABULARY), replace(LIKE, seed=3), server.measure)
+    short = msgspec.structs.replace(limits, max_num_seqs=1, max_queued_requests=1)
+    server = Server(machine(), short)
+    with pytest.raises(ConfigError, match="The server failed while it was measured: 1 requests wait already"):
+        time_serving(machine(), limits, EstimatedPrompts(VOCABULARY), LIKE, server.measure)
 
 
 def test_the_engines_own_python_takes_time_for_each_sequence() -> None:

@@ -16,6 +16,7 @@ from headway.core.messages import (
 from headway.core.request import Pooling, Request
 from headway.core.sampling import SamplingParams
 from headway.engine.engine import Engine, engine_info
+from headway.kv.tiers import Tiers
 from headway.runner.fake import FakeRunner
 from headway.runner.step import Runner
 
@@ -23,9 +24,18 @@ GREEDY = SamplingParams(temperature=0.0)
 
 
 def make_engine(
-    runner: Runner, clock: ManualClock | None = None, limits: SchedulerConfig | None = None
+    runner: Runner,
+    clock: ManualClock | None = None,
+    limits: SchedulerConfig | None = None,
+    tiers: Tiers | None = None,
 ) -> Engine:
-    return Engine(runner, limits or SchedulerConfig(), clock or ManualClock(), engine_info("fake", runner))
+    return Engine(
+        runner,
+        limits or SchedulerConfig(),
+        clock or ManualClock(),
+        engine_info("fake", runner),
+        tiers=tiers,
+    )
 
 
 def make_request(
@@ -39,6 +49,8 @@ def make_request(
     num_resumed: int = 0,
     salt: str = "",
     pooling: Pooling | None = None,
+    session: str | None = None,
+    tenant: str = "",
 ) -> Request:
     return Request(
         request_id=request_id,
@@ -50,6 +62,8 @@ def make_request(
         num_resumed=num_resumed,
         salt=salt,
         pooling=pooling,
+        session=session,
+        tenant=tenant,
     )
 
 

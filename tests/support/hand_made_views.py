@@ -24,6 +24,7 @@ class Seq:
     num_tokens: int
     num_computed: int = 0
     is_decoding: bool = False
+    is_restoring: bool = False
     table: Sequence[int] = ()
     num_shared: int = 0
     shares: bool = True

@@ -37,6 +37,7 @@ class FakeEngineClient:
         self.requests: list[Request] = []
         self.cancels: list[tuple[str, int | None, str]] = []
         self.refuse: HeadwayError | None = None
+        self.sessions: set[tuple[str, str]] = set()
         self._script = script
         self._submitted = asyncio.Event()
         self._live: dict[str, _Live] = {}
@@ -73,6 +74,13 @@ class FakeEngineClient:
             batch = (*batch, live.terminal())
         if batch:
             self._deliver(live, batch)
+
+    async def release_session(self, tenant: str, session: str) -> bool:
+        if self.refuse is not None:
+            raise self.refuse
+        known = (tenant, session) in self.sessions
+        self.sessions.discard((tenant, session))
+        return known
 
     async def start(self) -> None:
         self.state = "ready"

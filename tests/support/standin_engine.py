@@ -22,6 +22,8 @@ from headway.core.messages import (
     ErrorInfo,
     Finished,
     FinishReason,
+    ReleaseSession,
+    SessionReleased,
     StepOutputs,
     Submit,
     ToEngine,
@@ -69,6 +71,7 @@ class StandinEngine:
         self.is_draining = False
         self._choices: list[ChoiceFinished] = []
         self._finished: list[Finished] = []
+        self._released: list[SessionReleased] = []
         self.num_steps = 0
         self.handled: list[ToEngine] = []
 
@@ -85,7 +88,7 @@ class StandinEngine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._finished or self._choices) or any(
+        return bool(self._finished or self._choices or self._released) or any(
             not running.is_paused for running in self._running.values()
         )
 
@@ -108,6 +111,10 @@ class StandinEngine:
                 if running := self._running.get(request_id):
                     for index in sorted(running.open) if choice is None else [choice]:
                         self._end_choice(running, index, reason)
+            case ReleaseSession(session="never answered"):
+                pass
+            case ReleaseSession(release_id=release_id, tenant=tenant):
+                self._released.append(SessionReleased(release_id, found=tenant == "known"))
             case Drain():
                 self.is_draining = True
 
@@ -131,9 +138,10 @@ class StandinEngine:
             deltas=tuple(deltas),
             choices=tuple(self._choices),
             finished=tuple(self._finished),
+            released=tuple(self._released),
             stats=EngineStats(num_running=len(self._running), steps_total=self.num_steps),
         )
-        self._choices, self._finished = [], []
+        self._choices, self._finished, self._released = [], [], []
         return outputs
 
     def _end_choice(self, running: _Running, choice: int, reason: FinishReason) -> None:

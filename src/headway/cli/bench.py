@@ -34,6 +34,22 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--api-key-env", metavar="VAR", help="environment variable that holds the endpoint's API key"
     )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="send it with every request (repeat for more); its value is not printed",
+    )
+    parser.add_argument(
+        "--sessions", action="store_true", help="name each conversation in the header x-headway-session"
+    )
+    parser.add_argument(
+        "--streams",
+        type=Path,
+        metavar="F.toml",
+        help="offer several loads at once, a table [[stream]] each; the options below are what they do not say",
+    )
     add_load_options(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument(
@@ -58,10 +74,20 @@ def run(args: argparse.Namespace) -> int:
     import uvloop
 
     from headway.cli.bench_report import as_json, as_text
+    from headway.lab.api import named_run, with_headers
     from headway.lab.endpoint import parse_endpoint
     from headway.lab.measurement import measure
+    from headway.lab.request_headers import parse_header
+    from headway.lab.stream_table import read_streams
 
-    options = load_options(args, parse_endpoint(args.url, api_key(args.api_key_env)), args.model)
+    endpoint = with_headers(
+        parse_endpoint(args.url, api_key(args.api_key_env)), [parse_header(text) for text in args.header]
+    )
+    options = named_run(
+        load_options(args, endpoint, args.model),
+        sessions=args.sessions,
+        streams=None if args.streams is None else read_streams(args.streams),
+    )
     if args.raw is not None:
         check_raw(args.raw)
     if args.report is not None:

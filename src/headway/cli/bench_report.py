@@ -6,12 +6,14 @@ from headway import __version__
 from headway.cli import bench_ladder
 from headway.cli import bench_server_report as server_report
 from headway.cli.bench_sections import NOT_TOLD, concurrency, labels, sentences, turns, with_interval
+from headway.cli.bench_streams import asked_json, refusals, streams
 from headway.cli.table import aligned
 from headway.cli.trace_report import read_lines, shared_times_line
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.lab.distribution import Distribution
 from headway.lab.figure_text import mean_text, number
 from headway.lab.measurement import LAG_LIMIT_NS, RunResult
+from headway.lab.request_headers import shown
 from headway.lab.slo import limits_ms
 from headway.lab.summary import Summary
 from headway.lab.summary import as_json as summary_json
@@ -29,6 +31,8 @@ def as_json(result: RunResult) -> dict[str, object]:
         "model": result.model,
         "workload": options.workload,
         "arrival": result.arrival,
+        "headers": shown(options.endpoint.headers),
+        "streams": asked_json(options),
         "seed": options.seed,
         "max_output_tokens": options.output_tokens,
         "slo": None if options.slo is None else limits_ms(options.slo),
@@ -71,7 +75,7 @@ def _lines(result: RunResult) -> Iterator[str]:
         f"{summary.num_ok:,} answered"
     )
     for label, num_failed in summary.failures.items():
-        yield f"  {num_failed} failed: {label}"
+        yield f"  {num_failed} failed: {label}{refusals(summary, label)}"
     yield from _trace_lines(result)
     if summary.num_unsent_turns:
         yield f"  {summary.num_unsent_turns} turns were not sent, as the turn before failed"
@@ -90,7 +94,7 @@ def _lines(result: RunResult) -> Iterator[str]:
     yield from _table(figures)
     yield ""
     yield from _totals(summary)
-    for section in (turns, labels, concurrency, sentences):
+    for section in (streams, turns, labels, concurrency, sentences):
         yield from section(summary)
     yield from server_report.lines(result)
 

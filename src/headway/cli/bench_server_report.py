@@ -7,6 +7,7 @@ import numpy as np
 
 from headway.cli.table import aligned
 from headway.core.clock import NS_PER_MS
+from headway.lab.arrival_table import itl_samples
 from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
 from headway.lab.figure_text import number
@@ -16,7 +17,6 @@ from headway.lab.measurement import RunResult
 from headway.lab.metric_page import Bucketed
 from headway.lab.server_metrics import ServerView
 from headway.lab.server_metrics import as_json as view_json
-from headway.lab.summary import itl_samples
 
 _SHOWN = ("p50", "p95", "p99")
 

@@ -153,6 +153,27 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="memory for the KV cache, such as 2G (default: chosen from the model and what is free)",
     )
     group.add_argument(
+        "--host-kv-memory",
+        type=byte_size,
+        metavar="SIZE",
+        default=_ENGINE.host_kv_bytes,
+        help="memory for parts of the KV cache that must make room, such as 1G; more --kv-memory does more (default: none)",
+    )
+    group.add_argument(
+        "--disk-kv",
+        metavar="PATH",
+        default=_ENGINE.disk_kv_path,
+        help="folder for parts of the KV cache that must make room; they outlive the server, and hold what was said "
+        "(default: none)",
+    )
+    group.add_argument(
+        "--disk-kv-size",
+        type=byte_size,
+        metavar="SIZE",
+        default=_ENGINE.disk_kv_bytes,
+        help="most that --disk-kv may hold (default: 4G)",
+    )
+    group.add_argument(
         "--max-context",
         type=positive,
         metavar="TOKENS",
@@ -276,6 +297,13 @@ def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
         "answer; 0 = none (default: %(default)s)",
     )
     group.add_argument(
+        "--session-idle",
+        type=above_zero,
+        metavar="SECONDS",
+        default=_SCHEDULER.session_idle_s,
+        help="how long a conversation that rests keeps its place in the KV cache before others (default: %(default)g)",
+    )
+    group.add_argument(
         "--max-queued-requests",
         type=positive,
         metavar="N",
@@ -317,6 +345,9 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         kv_bytes=getattr(args, "kv_memory", _ENGINE.kv_bytes),
         block_size=args.block_size,
         max_context=getattr(args, "max_context", _ENGINE.max_context),
+        host_kv_bytes=getattr(args, "host_kv_memory", _ENGINE.host_kv_bytes),
+        disk_kv_path=getattr(args, "disk_kv", _ENGINE.disk_kv_path),
+        disk_kv_bytes=getattr(args, "disk_kv_size", _ENGINE.disk_kv_bytes),
         scheduler=scheduler_config(args),
     )
 
@@ -337,6 +368,7 @@ def scheduler_config(args: argparse.Namespace) -> SchedulerConfig:
         max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
         max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
         max_draft_tokens=getattr(args, "max_draft_tokens", _SCHEDULER.max_draft_tokens),
+        session_idle_s=getattr(args, "session_idle", _SCHEDULER.session_idle_s),
         max_queued_requests=getattr(args, "max_queued_requests", _SCHEDULER.max_queued_requests),
         max_queued_tokens=getattr(args, "max_queued_tokens", _SCHEDULER.max_queued_tokens),
     )

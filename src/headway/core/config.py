@@ -34,6 +34,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Whether others may have what high leaves: "never" keeps it free for the next one that is high."""
     max_draft_tokens: int = 8
     """Most tokens a sequence drafts per step for speculation; 0 = no speculation. It changes no answer."""
+    session_idle_s: float = 900.0
+    """How long a conversation whose requests have all ended keeps its place in the KV cache before others."""
     max_queued_requests: int = 1024
     """Most that wait to run for the first time (each choice counts)."""
     max_queued_tokens: int = 4_000_000
@@ -63,4 +65,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Tokens in a block of the KV cache, a multiple of 16 up to the context: memory is given out and shared by blocks."""
     max_context: int | None = None
     """None = what the model was trained for, or less where the KV cache has no room for that; logged."""
+    host_kv_bytes: int = 0
+    """Memory for KV blocks that must leave the cache. 0 = none: on a CPU the cache itself makes better use of memory."""
+    disk_kv_path: str | None = None
+    """A folder for KV blocks that must leave the cache, and memory; None = none."""
+    disk_kv_bytes: int = 4 << 30
+    """Most that folder may hold."""
     scheduler: SchedulerConfig = SchedulerConfig()

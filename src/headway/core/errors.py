@@ -5,6 +5,7 @@ HeadwayError
 │   ├── InvalidRequest        400  a field is malformed or not supported (`param` names it)
 │   ├── ContextExceeded       400  prompt + max_tokens does not fit the context, or the KV cache
 │   ├── ModelNotFound         404
+│   ├── SessionNotFound       404
 │   ├── RequestTimeout        408  the request arrived too slowly
 │   ├── PayloadTooLarge       413
 │   └── HeadersTooLarge       431
@@ -62,6 +63,13 @@ class ModelNotFound(RequestError):
 
     status = 404
     code = "model_not_found"
+
+
+class SessionNotFound(RequestError):
+    """No such conversation is remembered here."""
+
+    status = 404
+    code = "session_not_found"
 
 
 class RequestTimeout(RequestError):
@@ -160,6 +168,7 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         InvalidRequest,
         ContextExceeded,
         ModelNotFound,
+        SessionNotFound,
         RequestTimeout,
         PayloadTooLarge,
         HeadersTooLarge,

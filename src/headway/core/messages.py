@@ -1,6 +1,6 @@
 """What crosses between the gateway's `EngineClient` and the engine: frozen, serialisable, nothing else.
 
-To the engine:   Submit, Cancel, Drain
+To the engine:   Submit, Cancel, ReleaseSession, Drain
 From the engine: Ready (once), StepOutputs (one per step: every token, terminal event and the statistics of that step)
 
 Every accepted request ends in exactly one `Finished`, whatever happens: all choices done, cancelled, refused, failed.
@@ -33,6 +33,17 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel", kw_only=True):
     request_id: str
     choice: int | None = None
     reason: Literal["cancelled", "stop"] = "cancelled"
+
+
+class ReleaseSession(msgspec.Struct, frozen=True, tag="release_session", kw_only=True):
+    """End a conversation: what only it keeps in the KV cache is given back, once its running requests have finished.
+
+    Answered by a `SessionReleased` with the same `release_id`.
+    """
+
+    release_id: int
+    tenant: str
+    session: str
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
@@ -110,6 +121,13 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     finished_ns: int | None = None
 
 
+class SessionReleased(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a `ReleaseSession`. `found`: whether there was such a conversation."""
+
+    release_id: int
+    found: bool
+
+
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """A picture of the engine after a step; `*_total` only grow while the process lives."""
 
@@ -131,6 +149,20 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     runner_ns: int = 0
     step_prediction_error: float = 0.0
     """Mean of the last steps' |measured - predicted| / measured."""
+    num_sessions_active: int = 0
+    num_sessions_idle: int = 0
+    num_sessions_parked: int = 0
+    host_kv_bytes: int = 0
+    disk_kv_bytes: int = 0
+    host_offloaded_blocks_total: int = 0
+    host_offloaded_bytes_total: int = 0
+    host_restored_blocks_total: int = 0
+    host_restored_bytes_total: int = 0
+    disk_offloaded_blocks_total: int = 0
+    disk_offloaded_bytes_total: int = 0
+    disk_restored_blocks_total: int = 0
+    disk_restored_bytes_total: int = 0
+    lost_kv_blocks_total: int = 0
 
 
 class StepOutputs(msgspec.Struct, frozen=True, tag="step", kw_only=True):
@@ -139,6 +171,7 @@ class StepOutputs(msgspec.Struct, frozen=True, tag="step", kw_only=True):
     deltas: tuple[TokenDelta, ...] = ()
     choices: tuple[ChoiceFinished, ...] = ()
     finished: tuple[Finished, ...] = ()
+    released: tuple[SessionReleased, ...] = ()
     stats: EngineStats
 
 
@@ -160,5 +193,5 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     info: EngineInfo
 
 
-ToEngine = Submit | Cancel | Drain
+ToEngine = Submit | Cancel | ReleaseSession | Drain
 FromEngine = Ready | StepOutputs

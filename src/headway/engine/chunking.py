@@ -6,7 +6,7 @@ prefill: Sarathi-Serve, arXiv 2403.02310; there the chunk is a constant found be
 """
 
 from collections.abc import Sequence
-from math import sqrt
+from math import ceil, sqrt
 
 from headway.core.clock import NS_PER_S
 from headway.core.config import SchedulerConfig
@@ -44,7 +44,7 @@ class Room:
         """Return room for what may take only `share` of this one."""
         part = Room.__new__(Room)
         part._step_time, part._num_taken = self._step_time, 0
-        part._tokens = int(self._tokens * share)
+        part._tokens = ceil(self._tokens * share)
         part._left_ns = None if self._left_ns is None else self._left_ns * share
         return part
 

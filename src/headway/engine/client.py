@@ -45,6 +45,13 @@ class EngineClient(Protocol):
         """End a request or one of its choices within one step. Idempotent; unknown and ended ids are ignored."""
         ...
 
+    async def release_session(self, tenant: str, session: str) -> bool:
+        """End a conversation, giving back what only it keeps in the KV cache; return whether there was one.
+
+        Raises Draining, EngineUnavailable or EngineDied.
+        """
+        ...
+
     async def start(self) -> None:
         """Start the engine and wait until it is ready. Raises the engine's own error (ModelFileError, ConfigError)."""
         ...

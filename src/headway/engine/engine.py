@@ -20,16 +20,26 @@ It knows no thread, no process and no text. Its owner calls `handle` and `step` 
 import logging
 from collections.abc import Callable
 
-from headway.core.clock import Clock
+from headway.core.clock import NS_PER_S, Clock
 from headway.core.config import SchedulerConfig
 from headway.core.errors import ConfigError, HeadwayError, InternalError
-from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, StepOutputs, Submit, ToEngine
+from headway.core.messages import (
+    Cancel,
+    Drain,
+    EngineInfo,
+    EngineStats,
+    ReleaseSession,
+    SessionReleased,
+    StepOutputs,
+    Submit,
+    ToEngine,
+)
 from headway.engine.chunking import load_of
 from headway.engine.drawn import accept, count_right, no_token, verified
-from headway.engine.forecast_check import ForecastCheck
 from headway.engine.grammars import Grammars
+from headway.engine.kv_memory import KvMemory
 from headway.engine.pooling import HiddenRows, Pooler
-from headway.engine.promise import deadline_ns, forecast, lateness, own_ns
+from headway.engine.promises import Promises
 from headway.engine.requests import Requests
 from headway.engine.scheduler import plan
 from headway.engine.sequence import Sequence, State
@@ -37,7 +47,7 @@ from headway.engine.step_builder import build_step
 from headway.engine.step_cost import CostModel
 from headway.engine.step_time import StepTime
 from headway.engine.view import Plan, View
-from headway.kv.blocks import KvBlocks
+from headway.kv.tiers import Tiers
 from headway.runner.step import OutputKind, Runner, Step, StepResult
 
 logger = logging.getLogger(__name__)
@@ -53,6 +63,7 @@ class Engine:
         clock: Clock,
         info: EngineInfo,
         grammars: Grammars | None = None,
+        tiers: Tiers | None = None,
     ) -> None:
         if config.max_num_seqs < 1 or config.max_prefill_tokens < 1:
             raise ConfigError("max_num_seqs and max_prefill_tokens must be at least 1.")
@@ -62,11 +73,13 @@ class Engine:
         self._limits = config
         self._clock = clock
         self.info = info
-        self._kv = KvBlocks(info.num_blocks, info.block_size)
-        self._requests = Requests(info, config, clock, self._kv, grammars, self._promise)
-        self._cost = CostModel()
         self._step_time = StepTime()
-        self._forecast_check = ForecastCheck()
+        self._promises = Promises(config)
+        self._tiers = tiers
+        self._memory = KvMemory(runner, info, config, clock, tiers, self._prefill_tokens_per_s)
+        self._kv = self._memory.blocks
+        self._requests = Requests(info, config, clock, self._memory, grammars, self._promise)
+        self._cost = CostModel()
         self._draining = False
 
     # What the owner calls
@@ -82,8 +95,10 @@ class Engine:
         return self._draining
 
     def wake_with(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from any thread, when a grammar was compiled: a step has something to do then."""
+        """Call `wake`, from any thread, when a step has something to do: a grammar was compiled, a block came back."""
         self._requests.wake_with(wake)
+        if self._tiers is not None:
+            self._tiers.wake_with(wake)
 
     def handle(self, message: ToEngine) -> None:
         """Take one message. Never blocks and never raises for what a message says."""
@@ -92,18 +107,25 @@ class Engine:
                 self._requests.submit(request, draining=self._draining)
             case Cancel(request_id=request_id, choice=choice, reason=reason):
                 self._requests.cancel(request_id, choice, reason)
+            case ReleaseSession(release_id=release_id, tenant=tenant, session=session):
+                found = self._memory.sessions.release((tenant, session))
+                self._requests.outbox.put_release(SessionReleased(release_id, found))
             case Drain():
                 self._draining = True
 
     def step(self) -> StepOutputs | None:
-        """Compute one step and return all that happened since the last one; None when there was no work."""
+        """Compute one step and return all that happened since the last one; None when nothing could be done."""
         if not self.has_work:
             return None
         started_ns = self._clock.now_ns()
         self._requests.take_compiled()
         if self._requests and self._requests.all_compile and not self._requests.outbox.has_ends:
             return None  # until a grammar is compiled
+        self._memory.sessions.expire(started_ns)
+        num_restored = self._restore()
         step_plan = plan(self._view(), self._limits, started_ns)
+        if not (step_plan.moves or num_restored or self._requests.outbox.has_ends) and self._memory.must_wait:
+            return None  # until a block comes back
         self._rearrange(step_plan)
         runner_ns = 0
         load = None
@@ -132,7 +154,7 @@ class Engine:
         """Return a picture of this moment."""
         blocks = self._kv.pool.statistics()
         roster = self._requests.roster
-        return self._requests.totals.statistics(
+        stats = self._requests.totals.statistics(
             num_running=roster.num_running,
             num_waiting=len(roster.waiting) + self._requests.num_compiling,
             num_blocks=blocks.num_blocks,
@@ -140,6 +162,7 @@ class Engine:
             num_cached_blocks=len(self._kv.cache),
             step_prediction_error=self._step_time.error,
         )
+        return self._memory.count(stats)
 
     def block_table(self, request_id: str, choice: int = 0) -> tuple[int, ...]:
         """Return the KV blocks of a choice, in order; empty while it waits. Raises KeyError when it has ended."""
@@ -148,7 +171,7 @@ class Engine:
     def check(self) -> None:
         """Raise AssertionError unless blocks and sequences account for each other exactly. For tests."""
         self._requests.check()
-        self._kv.check(sequence.table for sequence in self._requests.roster.running)
+        self._memory.check(list(self._requests.roster.running))
 
     # One step
 
@@ -164,40 +187,53 @@ class Engine:
             cost=self._cost.cost,
             step_time=self._step_time,
             accounts=self._requests.accounts,
+            restorable=self._memory.restorable,
         )
+
+    def _restore(self) -> int:
+        """Write blocks that came back; sequences that have all of theirs go on. Return how many blocks that were."""
+        num_written, done = self._memory.advance()
+        for sequence, num_blocks in done:
+            sequence.restored(num_blocks)
+            self._share(sequence)
+            self._requests.note_start(sequence)
+        return num_written + len(done)
+
+    def _prefill_tokens_per_s(self) -> float | None:
+        """Return how fast prompts are computed; None = not known yet."""
+        per_token_ns = self._step_time.per_prompt_token_ns
+        return NS_PER_S / per_token_ns if per_token_ns else None
 
     def _match(self, sequence: Sequence) -> list[int]:
         """Return the cached blocks that a sequence may start from."""
         return self._kv.match(sequence.chain, sequence.num_tokens) if self._limits.prefix_cache else []
 
     def _promise(self, new: Sequence) -> HeadwayError | None:
-        """Give a sequence that has just come its deadline; return why it is refused if that cannot be kept."""
-        view, now_ns = self._view(), self._clock.now_ns()
-        alone_ns = own_ns(new.num_expected, view, self._limits)
-        ttft_ns = new.request.ttft_deadline_ns
-        new.deadline_ns = deadline_ns(ttft_ns, new.rank, new.arrival_ns, alone_ns, self._limits)
-        if self._limits.policy != "slo":
-            return None
-        predicted = forecast(new, view, self._limits, self._requests.totals.mean_output, now_ns)
-        new.forecast_at_ns, new.forecast_ns = now_ns, predicted.wait_ns + predicted.own_ns
-        return lateness(new, predicted, self._forecast_check.factor, alone_ns, now_ns)
+        """Give a sequence that has just come its deadline; return why it is refused, if that cannot be kept."""
+        mean_output = self._requests.totals.mean_output
+        return self._promises.give(new, self._view(), mean_output, self._clock.now_ns())
 
     def _rearrange(self, step_plan: Plan[Sequence]) -> None:
         """Move sequences and blocks as planned, up to the point where all chunks can be computed."""
         requests = self._requests
         for sequence in step_plan.preempted:
-            self._kv.pool.release_table(sequence.table)
+            self._memory.let_go(sequence)
             sequence.preempt()
             requests.roster.enqueue(sequence)
             requests[sequence.request.request_id].num_preemptions += 1
             requests.totals.preemptions += 1
-        for sequence, shared in step_plan.admitted:
+        for admission in step_plan.admitted:
+            sequence = admission.sequence
             requests.roster.start(sequence)
-            self._kv.open_table(sequence.table, shared)
+            restores = self._memory.open(admission)
             if not sequence.has_started:
                 requests.totals.count_unqueued(sequence.num_prompt)
-            sequence.admit(len(shared))
-            requests.note_start(sequence)
+            sequence.admit(len(admission.shared), restores=restores)
+            if not restores:
+                requests.note_start(sequence)
+        for admission in step_plan.admitted:  # once all that is shared is held
+            if admission.num_restored:
+                self._kv.grow(admission.sequence.table, admission.sequence.num_tokens)
         block_size = self.info.block_size
         for sequence, _, _, draft in step_plan.chunks:
             num_tokens = len(sequence.tokens) + len(draft)
@@ -256,8 +292,7 @@ class Engine:
                 live.num_output += len(accepted)
                 if live.first_token_ns is None:
                     live.first_token_ns = now_ns
-                    if sequence.forecast_ns:
-                        self._forecast_check.observe(sequence.forecast_ns, now_ns - sequence.forecast_at_ns)
+                    self._promises.note_first_token(sequence, now_ns)
                 scored = result.logprobs[first : first + len(accepted)] if result.logprobs else ()
                 logprobs = tuple(entry for entry in scored if entry is not None) if scored else ()
                 requests.outbox.put_tokens(live.request.request_id, sequence.choice, accepted, logprobs)

@@ -5,6 +5,7 @@ from headway.core.messages import (
     EngineStats,
     Finished,
     FinishReason,
+    SessionReleased,
     StepOutputs,
     TokenDelta,
     TokenLogprobs,
@@ -18,11 +19,12 @@ class Outbox:
         self._deltas: list[TokenDelta] = []
         self._choices: list[ChoiceFinished] = []
         self._finished: list[Finished] = []
+        self._released: list[SessionReleased] = []
 
     @property
     def has_ends(self) -> bool:
         """Whether somebody waits to hear of an end; tokens only ever come with a step, which is reported anyway."""
-        return bool(self._choices or self._finished)
+        return bool(self._choices or self._finished or self._released)
 
     def put_tokens(
         self, request_id: str, choice: int, tokens: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...]
@@ -38,15 +40,21 @@ class Outbox:
         """A request ended."""
         self._finished.append(finished)
 
+    def put_release(self, released: SessionReleased) -> None:
+        """A conversation was released, or is not known."""
+        self._released.append(released)
+
     def take(self, stats: EngineStats) -> StepOutputs:
         """Return everything collected, and start anew."""
         outputs = StepOutputs(
             deltas=tuple(self._deltas),
             choices=tuple(self._choices),
             finished=tuple(self._finished),
+            released=tuple(self._released),
             stats=stats,
         )
         self._deltas.clear()
         self._choices.clear()
         self._finished.clear()
+        self._released.clear()
         return outputs

@@ -16,12 +16,12 @@ from headway.engine.accounts import Accounts
 from headway.engine.admission import QueueLoad, refusal
 from headway.engine.compiling import Compiling
 from headway.engine.grammars import Grammars
+from headway.engine.kv_memory import KvMemory
 from headway.engine.live_request import LiveRequest, refused
 from headway.engine.outbox import Outbox
 from headway.engine.roster import Roster
 from headway.engine.sequence import Sequence
 from headway.engine.totals import Totals
-from headway.kv.blocks import KvBlocks
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Requests:
         info: EngineInfo,
         limits: SchedulerConfig,
         clock: Clock,
-        kv: KvBlocks,
+        memory: KvMemory,
         grammars: Grammars | None,
         promise: Forecaster,
     ) -> None:
@@ -53,7 +53,7 @@ class Requests:
         self._info = info
         self._limits = limits
         self._clock = clock
-        self._kv = kv
+        self._memory = memory
         self._grammars = grammars
         self._promise = promise
         self._compiling = Compiling(grammars)
@@ -116,6 +116,7 @@ class Requests:
         self._next_order += request.n
         live = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
         self._live[request.request_id] = live
+        self._memory.sessions.enter(request)
         self.totals.count_queued(request.n, request.n * len(request.token_ids))
         if request.grammar is not None:
             self._compiling.enter(live)
@@ -126,12 +127,13 @@ class Requests:
         """Return the first choice of a request, which holds nothing yet and has no deadline."""
         # What takes nothing from the cache has a partition of its own.
         salt = f"{request.salt} {request.request_id}" if request.pooling == "mean" else request.salt
-        chain = self._kv.new_chain(salt, request.adapter_id)
+        chain = self._memory.blocks.new_chain(salt, request.adapter_id)
         arrival_ns = now_ns if request.arrival_ns is None else request.arrival_ns
         sequence = Sequence(request, 0, self._next_order, chain, arrival_ns=arrival_ns)
         if self._limits.prefix_cache:
-            num_cached = len(self._kv.match(chain, sequence.num_tokens)) * self._info.block_size
-            sequence.num_expected -= num_cached
+            num_cached = len(self._memory.blocks.match(chain, sequence.num_tokens))
+            num_cached += self._memory.restorable(sequence, num_cached)
+            sequence.num_expected -= num_cached * self._info.block_size
         return sequence
 
     def take_compiled(self) -> None:
@@ -203,7 +205,7 @@ class Requests:
             self.totals.count_unqueued(sequence.num_prompt)
         if live.request.request_id not in self._compiling:
             self.roster.remove(sequence)
-        self._kv.pool.release_table(sequence.table)
+        self._memory.let_go(sequence)
         sequence.finish()
         self.accounts.leave(sequence.tenant)
         if sequence.num_output:
@@ -213,7 +215,9 @@ class Requests:
     def _end(self, live: LiveRequest, error: HeadwayError | None) -> None:
         del self._live[live.request.request_id]
         self._compiling.ended(live.request.request_id)
-        self.outbox.put_end(live.finished(self._clock.now_ns(), error))
+        now_ns = self._clock.now_ns()
+        self._memory.sessions.leave(live.request, now_ns)
+        self.outbox.put_end(live.finished(now_ns, error))
 
     def check(self) -> None:
         """Raise AssertionError unless every open choice is held in exactly one place. For tests."""

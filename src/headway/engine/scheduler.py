@@ -117,7 +117,12 @@ def _prefill(
         num_started -= bool(sequence.table)
         own = lent_room if sequence.rank and kept_free else room
         shared = () if sequence.table else starts.shared(sequence)
-        if shared is None or sequence in starts.displaced:
+        if shared is None or sequence.is_restoring or sequence in starts.displaced:
+            continue
+        num_restored = 0 if sequence.table else queue.view.restorable(sequence, len(shared))
+        if num_restored:
+            if starts.start(sequence, shared):
+                admitted.append(Admission(sequence, shared, num_restored))
             continue
         context = sequence.num_computed + len(shared) * queue.view.block_size
         remaining = sequence.num_tokens - context

@@ -1,8 +1,10 @@
 """One choice of one request: its tokens, its blocks, and where it stands in its life.
 
     WAITING ──admit──▶ PREFILL ──caught_up──▶ DECODE
-       ▲                  │                      │
-       └─────preempt──────┴───────preempt────────┘         every state ──finish──▶ FINISHED
+     │ ▲                ▲ │                      │
+     │ └─────preempt────│─┴───────preempt────────┘         every state ──finish──▶ FINISHED
+     │                  │ restored
+     └──restore──▶ RESTORING ──preempt──▶ WAITING
 
 The transitions are the table `TRANSITIONS`, and nothing else changes a state. A sequence advances by a list of tokens and
 can be truncated, so that several tokens a step (speculation) need no other life cycle. It knows no scheduler and no runner.
@@ -21,9 +23,13 @@ from headway.kv.prefix_cache import BlockKey, PrefixChain
 
 
 class State(Enum):
-    """Where a sequence stands. WAITING holds no blocks; PREFILL and DECODE do; FINISHED never moves again."""
+    """Where a sequence stands. WAITING holds no blocks; RESTORING, PREFILL and DECODE do; FINISHED never moves again.
+
+    RESTORING: blocks computed earlier are on their way back into the KV cache; nothing is computed meanwhile.
+    """
 
     WAITING = "waiting"
+    RESTORING = "restoring"
     PREFILL = "prefill"
     DECODE = "decode"
     FINISHED = "finished"
@@ -33,6 +39,8 @@ class Move(Enum):
     """What happens to a sequence."""
 
     ADMIT = "admit"
+    RESTORE = "restore"
+    RESTORED = "restored"
     CAUGHT_UP = "caught up"
     PREEMPT = "preempt"
     FINISH = "finish"
@@ -40,7 +48,11 @@ class Move(Enum):
 
 TRANSITIONS: dict[tuple[State, Move], State] = {
     (State.WAITING, Move.ADMIT): State.PREFILL,
+    (State.WAITING, Move.RESTORE): State.RESTORING,
     (State.WAITING, Move.FINISH): State.FINISHED,
+    (State.RESTORING, Move.RESTORED): State.PREFILL,
+    (State.RESTORING, Move.PREEMPT): State.WAITING,
+    (State.RESTORING, Move.FINISH): State.FINISHED,
     (State.PREFILL, Move.CAUGHT_UP): State.DECODE,
     (State.PREFILL, Move.PREEMPT): State.WAITING,
     (State.PREFILL, Move.FINISH): State.FINISHED,
@@ -82,6 +94,7 @@ class Sequence:
         "forecast_ns",
         "has_started",
         "is_decoding",
+        "is_restoring",
         "itl_target_ns",
         "matcher",
         "max_tokens",
@@ -137,6 +150,7 @@ class Sequence:
         self.state = State.WAITING
         self.has_started = False
         self.is_decoding = False
+        self.is_restoring = False
         self.matcher: Matcher | None = None
         self.drafter: Drafter | None = None
         chain.extend(self.tokens, self.num_prompt)
@@ -153,8 +167,8 @@ class Sequence:
 
     @property
     def num_left(self) -> int:
-        """Tokens to compute before the next one can be drawn; while it waits, what was expected when it came."""
-        if self.state is State.WAITING:
+        """Tokens to compute before the next one can be drawn; before it computes, what was expected when it came."""
+        if self.state is State.WAITING or self.is_restoring:
             return self.num_expected + self.num_output
         return len(self.tokens) - self.num_computed
 
@@ -185,13 +199,19 @@ class Sequence:
             raise IllegalMove(f"a sequence that is {self.state.value} cannot {move.value}")
         self.state = target
         self.is_decoding = target is State.DECODE
+        self.is_restoring = target is State.RESTORING
 
-    def admit(self, num_blocks: int) -> None:
-        """Start (again); the caller has opened the table with `num_blocks` cached blocks."""
-        self._move(Move.ADMIT)
+    def admit(self, num_blocks: int, *, restores: bool = False) -> None:
+        """Start (again); the caller has opened the table with `num_blocks` cached blocks, and may be restoring more."""
+        self._move(Move.RESTORE if restores else Move.ADMIT)
         self.has_started = True
         self.num_computed = num_blocks * self.chain.block_size
         self.num_shared = num_blocks
+
+    def restored(self, num_blocks: int) -> None:
+        """Note that the next `num_blocks` of the table hold what they should; the rest is computed."""
+        self._move(Move.RESTORED)
+        self.num_computed += num_blocks * self.chain.block_size
 
     def advance(self, num_computed: int, drawn: ReadOnly[int]) -> None:
         """Note that `num_computed` more tokens are in the cache, and append those `drawn`, if any.

@@ -20,7 +20,16 @@ from headway.core.errors import (
     HeadwayError,
 )
 from headway.core.events import EngineState, EngineStateChanged, EngineStepped, Event, Hook
-from headway.core.messages import Cancel, Drain, EngineInfo, EngineStats, Ready, StepOutputs, Submit
+from headway.core.messages import (
+    Cancel,
+    Drain,
+    EngineInfo,
+    EngineStats,
+    Ready,
+    ReleaseSession,
+    StepOutputs,
+    Submit,
+)
 from headway.core.request import Request
 from headway.engine.frames import FromWorker
 from headway.engine.lifecycle import Backoff, move
@@ -73,6 +82,8 @@ class SupervisedEngineClient:
         self._hook = hook
         self._sleep = sleep
         self._table = RequestTable()
+        self._releases: dict[int, asyncio.Future[bool]] = {}
+        self._next_release_id = 0
         self._state: EngineState = "starting"
         self._info: EngineInfo | None = None
         self._stats = EngineStats()
@@ -122,6 +133,19 @@ class SupervisedEngineClient:
         """See `EngineClient`. The engine hears of each cancellation once."""
         if self._table.note_cancel(request_id, choice) and self._link is not None:
             self._link.send(Cancel(request_id=request_id, choice=choice, reason=reason))
+
+    async def release_session(self, tenant: str, session: str) -> bool:
+        """See `EngineClient`."""
+        link = self._ready_link()
+        release_id = self._next_release_id
+        self._next_release_id += 1
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._releases[release_id] = future
+        try:
+            link.send(ReleaseSession(release_id=release_id, tenant=tenant, session=session))
+            return await future
+        finally:
+            del self._releases[release_id]
 
     async def start(self) -> None:
         """See `EngineClient`. On failure the client is closed and nothing of the engine is left."""
@@ -239,6 +263,10 @@ class SupervisedEngineClient:
             return
         self._stats = outputs.stats
         self._table.deliver(outputs)
+        for release_id, found in ((r.release_id, r.found) for r in outputs.released):
+            future = self._releases.get(release_id)
+            if future is not None and not future.done():
+                future.set_result(found)
         if self._hook is not None:
             self._emit(EngineStepped(model=self._model, stats=outputs.stats))
 
@@ -259,6 +287,9 @@ class SupervisedEngineClient:
 
     def _end_requests(self, error: HeadwayError) -> None:
         num_ended = self._table.end_all(error, self._clock.now_ns())
+        for future in self._releases.values():
+            if not future.done():
+                future.set_exception(error)
         if num_ended:
             logger.warning("engine of %s: %d running requests ended with an error", self._model, num_ended)
 

@@ -29,6 +29,11 @@ class SequenceView(Protocol):
         ...
 
     @property
+    def is_restoring(self) -> bool:
+        """Whether blocks computed earlier are on their way back; it computes nothing meanwhile."""
+        ...
+
+    @property
     def rank(self) -> int:
         """Class of service: 0 = high, 1 = normal, 2 = low."""
         ...
@@ -122,6 +127,11 @@ class SequenceView(Protocol):
 S = TypeVar("S", bound=SequenceView)
 
 
+def _nothing_restorable(_sequence: SequenceView, _num_shared: int) -> int:
+    """There is no KV outside the block pool."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View(Generic[S]):
     """The engine between two steps.
@@ -136,6 +146,7 @@ class View(Generic[S]):
     cost          what a step takes that carries no prompt
     step_time     what any step takes
     accounts      who was served how much; to be read only
+    restorable    (waiting sequence, blocks it shares) → how many of the next ones had better be brought back than computed
     """
 
     running: Sequence[S]
@@ -148,6 +159,7 @@ class View(Generic[S]):
     cost: StepCost
     step_time: StepTime
     accounts: Accounts
+    restorable: Callable[[S, int], int] = _nothing_restorable
 
 
 class Chunk(NamedTuple, Generic[S]):
@@ -163,19 +175,29 @@ class Chunk(NamedTuple, Generic[S]):
 
 
 class Admission(NamedTuple, Generic[S]):
-    """A waiting sequence that starts from these cached blocks; it is given blocks for all its tokens at once."""
+    """A waiting sequence that starts from these cached blocks; it is given blocks for all its tokens at once.
+
+    num_restored   how many blocks behind them are brought back first; it has a chunk only if there are none
+    """
 
     sequence: S
     shared: Sequence[int]
+    num_restored: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Generic[S]):
     """One step, to be carried out in this order: release the preempted, share, allocate, compute the chunks.
 
-    Chunks of decoding sequences come first. A sequence has at most one chunk; an admitted one has exactly one.
+    Chunks of decoding sequences come first. A sequence has at most one chunk; an admitted one that restores nothing has
+    exactly one.
     """
 
     preempted: Sequence[S]
     admitted: Sequence[Admission[S]]
     chunks: Sequence[Chunk[S]]
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is anything to carry out."""
+        return bool(self.preempted or self.admitted or self.chunks)

@@ -18,6 +18,7 @@ from headway.gateway.generate import Generate
 from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
 from headway.gateway.responses import ResponsesEndpoint
+from headway.gateway.sessions import SessionEndpoint
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
 from headway.wire.messages_response import message_error
@@ -48,7 +49,7 @@ def create_app(gateway: Gateway) -> Starlette:
         cors = Middleware(
             CORSMiddleware,
             allow_origins=gateway.config.allow_origins,
-            allow_methods=("GET", "POST"),
+            allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
             expose_headers=("x-request-id", "retry-after"),
         )
@@ -67,6 +68,7 @@ def create_app(gateway: Gateway) -> Starlette:
             Route("/v1/embeddings", Embeddings(gateway), methods=["POST"]),
             Route("/tokenize", TokenService(gateway, parse_tokenize, tokenized), methods=["POST"]),
             Route("/detokenize", TokenService(gateway, parse_detokenize, detokenized), methods=["POST"]),
+            Route("/v1/sessions/{session}", SessionEndpoint(gateway).release, methods=["DELETE"]),
             Route("/v1/models", plain.models),
             Route("/v1/models/{name:path}", plain.model),
             Route("/health", plain.health),

@@ -6,12 +6,18 @@ A block is in exactly one of three states:
     used        references > 0: in the block table of that many sequences
     evictable   no references, but cached: content may be shared again; taken back least recently used first
 
+Of the evictable, those that somebody is expected to come back for (`keep`) are taken last. They may be half of the pool;
+beyond that the least recently used of them are as good as any.
+
 It knows block ids only: no tokens, no hashes, no bytes. The paged layout is that of vLLM (arXiv 2309.06180, section 4).
 """
 
 from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+MAX_KEPT_SHARE = 0.5
+"""Of the pool, what idle conversations may hold on to: who is here now needs room, too."""
 
 
 class OutOfBlocks(Exception):
@@ -50,11 +56,14 @@ class BlockPool:
         self._references = [0] * num_blocks
         self._cached = [False] * num_blocks
         self._evictable: dict[int, None] = {}  # insertion order is the order of the last release
+        self._kept: dict[int, None] = {}  # as above: what is evictable, but last
+        self._is_kept = [False] * num_blocks
+        self._max_kept = int(num_blocks * MAX_KEPT_SHARE)
 
     @property
     def num_available(self) -> int:
         """Blocks that `allocate_nowait` can give: free and evictable."""
-        return len(self._free) + len(self._evictable)
+        return len(self._free) + len(self._evictable) + len(self._kept)
 
     def references(self, block: int) -> int:
         """Return how many block tables hold `block`."""
@@ -73,10 +82,9 @@ class BlockPool:
             if self._free:
                 block = self._free.pop()
             else:
-                block = next(iter(self._evictable))
-                del self._evictable[block]
-                self._cached[block] = False
+                block = next(iter(self._evictable or self._kept))
                 self._on_evict(block)
+                self._uncache(block)
             self._references[block] = 1
             taken.append(block)
         return taken
@@ -84,9 +92,10 @@ class BlockPool:
     def retain(self, block: int) -> None:
         """Add a reference to a used or evictable block; raises ValueError for a free one."""
         if self._references[block] == 0:
-            if block not in self._evictable:
+            if not self._cached[block]:
                 raise ValueError(f"block {block} is free and cannot be shared")
-            del self._evictable[block]
+            self._evictable.pop(block, None)
+            self._kept.pop(block, None)
         self._references[block] += 1
 
     def release(self, block: int) -> None:
@@ -95,16 +104,45 @@ class BlockPool:
             raise ValueError(f"block {block} has no reference to release")
         self._references[block] -= 1
         if self._references[block] == 0:
-            if self._cached[block]:
-                self._evictable[block] = None
-            else:
+            if not self._cached[block]:
                 self._free.append(block)
+            elif self._is_kept[block]:
+                self._kept[block] = None
+                if len(self._kept) > self._max_kept:
+                    self.unkeep(next(iter(self._kept)))
+            else:
+                self._evictable[block] = None
+
+    def keep(self, block: int) -> None:
+        """Let a used, cached block be evicted after those that nobody is expected to come back for."""
+        if self._references[block] == 0 or not self._cached[block]:
+            raise ValueError(f"block {block} is not used and cached, and cannot be kept")
+        self._is_kept[block] = True
+
+    def unkeep(self, block: int) -> None:
+        """Take `keep` back. Of a prefix, call it for the last block first: they are evicted in that order."""
+        self._is_kept[block] = False
+        if block in self._kept:
+            del self._kept[block]
+            self._evictable[block] = None
+
+    def free(self, block: int) -> None:
+        """Give up an evictable block's content; raises ValueError for one that is used, or free already."""
+        if self._references[block] or not self._cached[block]:
+            raise ValueError(f"block {block} is not evictable")
+        self._uncache(block)
+        self._free.append(block)
 
     def mark_cached(self, block: int) -> None:
         """Keep the content of a used block after its last release, until the space is needed."""
         if self._references[block] == 0:
             raise ValueError(f"block {block} is not in use and cannot become cached")
         self._cached[block] = True
+
+    def _uncache(self, block: int) -> None:
+        self._evictable.pop(block, None)
+        self._kept.pop(block, None)
+        self._cached[block] = self._is_kept[block] = False
 
     def release_table(self, table: "array[int]") -> None:
         """Release every block of `table` and empty it. The last block goes first, so that a prefix outlives its tail."""
@@ -129,7 +167,7 @@ class BlockPool:
 
     def statistics(self) -> BlockStatistics:
         """Return the counts of this moment."""
-        num_free, num_evictable = len(self._free), len(self._evictable)
+        num_free, num_evictable = len(self._free), len(self._evictable) + len(self._kept)
         return BlockStatistics(
             num_blocks=self.num_blocks,
             num_free=num_free,
@@ -148,13 +186,13 @@ class BlockPool:
         for block in range(self.num_blocks):
             used = self._references[block] > 0
             assert self._references[block] >= 0, f"block {block} has negative references"
-            assert (block in free) + (block in self._evictable) + used == 1, (
-                f"block {block} is in two states or none"
-            )
-            assert block not in self._evictable or self._cached[block], (
-                f"block {block} is evictable but not cached"
-            )
+            evictable = (block in self._evictable) + (block in self._kept)
+            assert (block in free) + evictable + used == 1, f"block {block} is in two states or none"
+            assert not evictable or self._cached[block], f"block {block} is evictable but not cached"
+            assert block not in self._kept or self._is_kept[block], f"block {block} is kept for nobody"
+            assert self._cached[block] or not self._is_kept[block], f"block {block} is kept but not cached"
             assert block not in free or not self._cached[block], f"block {block} is free but cached"
+        assert len(self._kept) <= self._max_kept, "too many blocks are kept"
         if tables is not None:
             counted = [0] * self.num_blocks
             for table in tables:

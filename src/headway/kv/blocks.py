@@ -5,19 +5,37 @@ knows no sequences: the caller brings block tables (`array('i')`, mutated in pla
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from headway.kv.block_pool import BlockPool
 from headway.kv.prefix_cache import Digest, PrefixCache, PrefixChain, blake2b_digest
 
+OnEvict = Callable[[int], None]
+"""Hears of a block that is about to lose its content, while the cache still names it."""
+
+
+def _ignore_eviction(_block: int) -> None:
+    """Nobody wants the content."""
+
 
 class KvBlocks:
-    """Owns every KV block of one runner."""
+    """Owns every KV block of one runner. `on_evict` is called for blocks whose space is needed, not for those dropped."""
 
-    def __init__(self, num_blocks: int, block_size: int, digest: Digest = blake2b_digest) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        digest: Digest = blake2b_digest,
+        on_evict: OnEvict = _ignore_eviction,
+    ) -> None:
         self.cache = PrefixCache()
-        self.pool = BlockPool(num_blocks, block_size, on_evict=self.cache.forget)
+        self.pool = BlockPool(num_blocks, block_size, on_evict=self._evict)
         self._digest = digest
+        self._on_evict = on_evict
+
+    def _evict(self, block: int) -> None:
+        self._on_evict(block)
+        self.cache.forget(block)
 
     def new_chain(self, salt: str, adapter_id: int) -> PrefixChain:
         """Return the empty chain of the cache partition (salt, adapter)."""
@@ -63,6 +81,21 @@ class KvBlocks:
                 self.pool.release(table[index])
                 table[index] = block
         return True
+
+    def unkeep(self, digests: Iterable[bytes]) -> None:
+        """Let blocks be evicted like any; of a prefix, the last digest comes first."""
+        for digest in digests:
+            block = self.cache.find(digest)
+            if block is not None:
+                self.pool.unkeep(block)
+
+    def drop(self, digests: Iterable[bytes]) -> None:
+        """Free blocks that no sequence holds and no cached block follows; of a prefix, the last digest comes first."""
+        for digest in digests:
+            block = self.cache.find(digest)
+            if block is not None and not self.pool.references(block) and not self.cache.has_children(block):
+                self.cache.forget(block)
+                self.pool.free(block)
 
     def check(self, tables: "Iterable[array[int]] | None" = None) -> None:
         """Raise AssertionError unless pool and cache are sound and agree, and `tables` hold all references."""

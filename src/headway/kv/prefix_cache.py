@@ -10,6 +10,7 @@ hashes is vLLM's automatic prefix caching; the comparison and the parent links a
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -45,12 +46,17 @@ class PrefixChain:
         self.block_size = block_size
         self._digest = digest
 
+    @property
+    def root_bytes(self) -> bytes:
+        """The cache partition, as it begins every digest."""
+        return repr(self.root).encode()
+
     def extend(self, tokens: "array[int]", num_tokens: int) -> None:
         """Add the keys of all blocks that the first `num_tokens` of `tokens` fill."""
         size = self.block_size
         for index in range(len(self.keys), num_tokens // size):
             content = tokens[index * size : (index + 1) * size].tobytes()
-            parent = self.keys[-1].digest if self.keys else repr(self.root).encode()
+            parent = self.keys[-1].digest if self.keys else self.root_bytes
             self.keys.append(BlockKey(self._digest(parent, content), content))
 
     def truncate(self, num_tokens: int) -> None:
@@ -71,6 +77,7 @@ class _Entry:
     key: BlockKey
     parent: "_Entry | tuple[str, int]"
     block: int
+    num_children: int = 0
 
 
 class PrefixCache:
@@ -107,6 +114,8 @@ class PrefixCache:
         entry = self._entries.get(key.digest)
         if entry is None:
             self._entries[key.digest] = self._by_block[block] = _Entry(key, parent, block)
+            if isinstance(parent, _Entry):
+                parent.num_children += 1
             return block
         if entry.parent != parent or entry.key.tokens != key.tokens:
             return None
@@ -116,6 +125,35 @@ class PrefixCache:
         """Drop the entry of a block that is evicted."""
         entry = self._by_block.pop(block)
         del self._entries[entry.key.digest]
+        if isinstance(entry.parent, _Entry):
+            entry.parent.num_children -= 1
+
+    def find(self, digest: bytes) -> int | None:
+        """Return the block that is cached under a digest, whatever it stands for."""
+        entry = self._entries.get(digest)
+        return None if entry is None else entry.block
+
+    def has_children(self, block: int) -> bool:
+        """Return whether a cached block follows `block`, which is cached."""
+        return self._by_block[block].num_children > 0
+
+    def digest(self, block: int) -> bytes:
+        """Return what a cached block is filed under."""
+        return self._by_block[block].key.digest
+
+    def parent(self, block: int) -> int | None:
+        """Return the block before a cached one, which is cached, too; None for a first block."""
+        parent = self._by_block[block].parent
+        return parent.block if isinstance(parent, _Entry) else None
+
+    def content(self, block: int) -> tuple[bytes, bytes]:
+        """Return what a cached block stands for: its partition (`PrefixChain.root_bytes`) and all tokens up to its end."""
+        parts: list[bytes] = []
+        place: _Entry | tuple[str, int] = self._by_block[block]
+        while isinstance(place, _Entry):
+            parts.append(place.key.tokens)
+            place = place.parent
+        return repr(place).encode(), b"".join(reversed(parts))
 
     def check(self, cached_blocks: set[int]) -> None:
         """Raise AssertionError unless the entries stand for exactly `cached_blocks` and every parent is present."""
@@ -123,8 +161,10 @@ class PrefixCache:
             "the pool and the prefix cache disagree on what is cached"
         )
         assert len(self._by_block) == len(self._entries), "a block stands for two contents"
+        children = Counter(id(entry.parent) for entry in self._by_block.values())
         for block, entry in self._by_block.items():
             assert entry.block == block, "an entry is filed under another block"
             assert self._entries[entry.key.digest] is entry, "an entry is filed under another digest"
+            assert children[id(entry)] == entry.num_children, "an entry's children are miscounted"
             if isinstance(entry.parent, _Entry):
                 assert self._by_block.get(entry.parent.block) is entry.parent, "a block outlived its prefix"

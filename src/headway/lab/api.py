@@ -7,7 +7,8 @@ print(result.summary.ttft.successes.percentiles["p50"])
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -18,10 +19,12 @@ from headway.core.errors import ConfigError
 from headway.lab.comparison import LEAST_ROUNDS
 from headway.lab.endpoint import Endpoint, parse_endpoint
 from headway.lab.measurement import RunResult, measure
+from headway.lab.request_headers import checked_header, joined
 from headway.lab.rounds import Plan, Round, Rounds, take_turns
 from headway.lab.run_options import RunOptions
 from headway.lab.side import Side, parse_side
 from headway.lab.slo import parse_slo
+from headway.lab.stream_table import with_streams
 from headway.lab.trace_replay import trace_replay
 from headway.lab.verdict import Verdict, verdict
 
@@ -46,13 +49,39 @@ class Load(TypedDict, total=False):
     processes: int | None
 
 
-def run(url: str, *, model: str | None = None, api_key: str | None = None, **load: Unpack[Load]) -> RunResult:
+def run(
+    url: str,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    sessions: bool = False,
+    streams: Sequence[Mapping[str, object]] | None = None,
+    **load: Unpack[Load],
+) -> RunResult:
     """Measure an endpoint as `headway bench` does, and return the figures with every record.
 
-    `load` has the command's options and defaults. Blocks, and brings its own event loop; inside one, await
-    `headway.lab.measurement.measure`. Raises ConfigError for what cannot be asked or an endpoint that does not answer.
+    `load` has the command's options and defaults; `headers` go with every request, `sessions` names every conversation in
+    one; `streams` are offered at once, each a mapping with the keys of the command's file. Blocks, and brings its own event
+    loop; inside one, await `headway.lab.measurement.measure`. Raises ConfigError for what cannot be asked or an endpoint
+    that does not answer.
     """
-    return uvloop.run(measure(run_options(parse_endpoint(url, api_key), model, **load)))
+    endpoint = with_headers(parse_endpoint(url, api_key), (headers or {}).items())
+    options = named_run(run_options(endpoint, model, **load), sessions=sessions, streams=streams)
+    return uvloop.run(measure(options))
+
+
+def with_headers(endpoint: Endpoint, headers: Iterable[tuple[str, str]]) -> Endpoint:
+    """Return the endpoint asked with these headers; raises ConfigError for what is no header."""
+    return replace(endpoint, headers=joined(checked_header(name, value) for name, value in headers))
+
+
+def named_run(
+    options: RunOptions, *, sessions: bool, streams: Sequence[Mapping[str, object]] | None
+) -> RunOptions:
+    """Return options whose conversations name themselves, and that offer `streams` instead of one load, where asked for."""
+    options = replace(options, session=f"lab-{options.seed}" if sessions else None)
+    return options if streams is None else with_streams(options, streams)
 
 
 def compare(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.core.clock import NS_PER_MS
 from headway.lab.distribution import Floats, Ints
 from headway.lab.exchange import Exchange
 from headway.lab.tokens import token_counts
@@ -75,3 +76,9 @@ def interval_table(table: ArrivalTable) -> IntervalTable:
         each_ns=waited[runs] / num_tokens[runs],
         num_tokens=num_tokens[runs],
     )
+
+
+def itl_samples(ok: Sequence[Exchange]) -> tuple[Floats, Ints]:
+    """Return ITL of each token of some requests, in milliseconds, and which of the requests it is of."""
+    found = interval_table(arrival_table(ok))
+    return np.repeat(found.each_ns / NS_PER_MS, found.num_tokens), np.repeat(found.request, found.num_tokens)

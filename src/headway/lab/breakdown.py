@@ -112,13 +112,13 @@ def cached_share(exchanges: Sequence[Exchange]) -> float | None:
 
 def by_turn_json(parts: Mapping[int, Part]) -> list[dict[str, object]]:
     """Return turns as JSON's types."""
-    return [{"turn": turn, **_part_json(found)} for turn, found in parts.items()]
+    return [{"turn": turn, **part_json(found)} for turn, found in parts.items()]
 
 
 def by_label_json(parts: Mapping[str, Part]) -> list[dict[str, object]]:
     """Return parts of the workload as JSON's types."""
     return [
-        {"label": label, "context_tokens": context_tokens(label), **_part_json(found)}
+        {"label": label, "context_tokens": context_tokens(label), **part_json(found)}
         for label, found in parts.items()
     ]
 
@@ -134,7 +134,8 @@ def by_cache_json(found: ByCache | None) -> dict[str, object] | None:
     }
 
 
-def _part_json(found: Part) -> dict[str, object]:
+def part_json(found: Part) -> dict[str, object]:
+    """Return a part as JSON's types."""
     return {
         "offered": found.num_offered,
         "n": found.num_ok,

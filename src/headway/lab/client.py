@@ -18,6 +18,7 @@ from headway.core.clock import NS_PER_MS
 from headway.lab.connection import Connection, Response, connect
 from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Answer, Exchange, Failure, Stamps
+from headway.lab.request_headers import Headers
 from headway.lab.transcript import CountTokens, Ending, Transcript
 
 ROUTE = "/chat/completions"
@@ -71,11 +72,18 @@ class Client(AbstractContextManager["Client"]):
         self._free.clear()
 
     async def ask(
-        self, body: bytes, *, intended_ns: int, conversation: int = 0, turn: int = 1, label: str = ""
+        self,
+        body: bytes,
+        *,
+        intended_ns: int,
+        conversation: int = 0,
+        turn: int = 1,
+        label: str = "",
+        headers: Headers = (),
     ) -> Exchange:
         """Send a request now; `intended_ns` is when it was due. Raises nothing for what an endpoint does."""
         dispatched_ns = time.monotonic_ns()
-        data = self._endpoint.post(ROUTE, body)
+        data = self._endpoint.post(ROUTE, body, headers)
         connection, connect_ns, response = self._free_connection(), 0, None
         if connection is not None:
             response = await connection.request(data, silence_s=self._patience.silence_s)

@@ -25,6 +25,7 @@ TEXT_KINDS: Final = frozenset[DeltaKind](("content", "reasoning", "tool_call"))
 _MAX_MESSAGE_CHARS: Final = 300
 _FAILED: Final = frozenset(("error", "abort"))
 """Finish reasons by which a server says that it failed (OpenRouter's `error`, vLLM's `abort`)."""
+_MAX_CODE_CHARS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,19 @@ def error_message(body: bytes) -> str:
     while isinstance(value, dict):
         value = value.get("error") or value.get("message") or value.get("detail")
     return _shortened(value if isinstance(value, str) else body.decode(errors="replace"))
+
+
+def error_code(body: bytes) -> str | None:
+    """Return the `code` in an error's JSON, or beside the error; None where there is none, or one that is no text."""
+    try:
+        value: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    while isinstance(value, dict):
+        if isinstance(code := value.get("code"), str) and code:
+            return code[:_MAX_CODE_CHARS]
+        value = value.get("error")
+    return None
 
 
 def _read_chunk(chunk: _Chunk) -> Delta:

@@ -18,6 +18,7 @@ from headway.core.errors import HeadwayError
 from headway.lab.client import Client
 from headway.lab.exchange import Exchange
 from headway.lab.pacer import Pacer
+from headway.lab.request_headers import Headers
 from headway.lab.workload import Conversation, WorkloadRequest
 
 LEAD_NS = 20_000_000
@@ -27,6 +28,7 @@ FIRST_PAUSE_NS = 10 * NS_PER_MS
 LONGEST_PAUSE_NS = NS_PER_S
 
 Body = Callable[[WorkloadRequest], bytes]
+ConversationHeaders = Callable[[Conversation], Headers]
 Start = Callable[[], Awaitable[int]]
 """Awaited when everything is prepared; returns the load's zero, which several processes may have to agree on."""
 
@@ -57,14 +59,20 @@ class Offered:
 class Driver:
     """Carries out one load after another; `offered` is what became of the last one, and `on_exchange` sees each record made.
 
+    `headers` are those that all requests of a conversation have beside everybody's.
     A load that is cancelled leaves in `offered` what was over by then.
     """
 
     def __init__(
-        self, client: Client, body: Body, on_exchange: Callable[[Exchange], None] = lambda _: None
+        self,
+        client: Client,
+        body: Body,
+        on_exchange: Callable[[Exchange], None] = lambda _: None,
+        headers: ConversationHeaders = lambda _: (),
     ) -> None:
         self._client = client
         self._body = body
+        self._headers = headers
         self._on_exchange = on_exchange
         self.offered = Offered()
 
@@ -77,7 +85,7 @@ class Driver:
             (offset_ns, conversation, self._body(conversation.request()))
             for offset_ns, conversation in zip(offsets_ns, conversations, strict=False)
         ]
-        with Pacer() as pacer, _no_collections():
+        with Pacer() as pacer, no_collections():
             offered.start_ns = await start()
             async with asyncio.TaskGroup() as group:
                 for offset_ns, conversation, body in starts:
@@ -136,7 +144,7 @@ class Driver:
                 num_failures = min(num_failures + 1, 20)
                 await pacer.sleep_until(due_ns)
 
-        with Pacer() as pacer, _no_collections():
+        with Pacer() as pacer, no_collections():
             first = [prepare() for _ in range(num_users)]
             start_ns = offered.start_ns = await start()
             end_ns = math.inf if duration_ns is None else start_ns + duration_ns
@@ -162,6 +170,7 @@ class Driver:
                     conversation=conversation.number,
                     turn=turn,
                     label=conversation.label,
+                    headers=self._headers(conversation),
                 )
             except asyncio.CancelledError:
                 offered.num_cut += 1
@@ -179,7 +188,7 @@ class Driver:
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
+def no_collections() -> Iterator[None]:
     """Keep the garbage collector from stopping the client for milliseconds; a run makes no cycles to speak of."""
     was_enabled = gc.isenabled()
     gc.collect()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from headway.core.errors import ConfigError
+from headway.lab.request_headers import Headers
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -19,6 +20,8 @@ class Endpoint:
     path: str
     tls: bool = False
     api_key: str | None = field(default=None, repr=False)
+    headers: Headers = field(default=(), repr=False)
+    """Sent with every request; their values may be secrets."""
 
     @property
     def authority(self) -> str:
@@ -34,12 +37,16 @@ class Endpoint:
         """Return how to connect: None without TLS, else verified by the system's certificates."""
         return ssl.create_default_context() if self.tls else None
 
-    def post(self, route: str, body: bytes) -> bytes:
-        """Return a whole request with a JSON body; `route` follows the path, as in `/chat/completions`."""
+    def post(self, route: str, body: bytes, headers: Headers = ()) -> bytes:
+        """Return a whole request with a JSON body; `route` follows the path, as in `/chat/completions`.
+
+        `headers` are this request's own, beside those that all have.
+        """
         about = [
             "Accept: text/event-stream",
             "Content-Type: application/json",
             f"Content-Length: {len(body)}",
+            *(f"{name}: {value}" for name, value in headers),
         ]
         return self._head("POST", route, *about) + body
 
@@ -54,7 +61,8 @@ class Endpoint:
             f"Host: {self.authority}",
             "User-Agent: headway-lab",
         ]
-        return "\r\n".join([*first, *about, *key, "", ""]).encode("ascii")
+        own = [f"{name}: {value}" for name, value in self.headers]
+        return "\r\n".join([*first, *about, *key, *own, "", ""]).encode("ascii")
 
 
 def parse_endpoint(url: str, api_key: str | None = None) -> Endpoint:

@@ -27,11 +27,15 @@ class ContradictoryRecord(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """How a request failed. `retry_after_s`: as the server asked, None = it did not, or not in seconds."""
+    """How a request failed. `code`: the reason as the server names it to programs, None = it named none, or no status came.
+
+    `retry_after_s`: as the server asked, None = it did not, or not in seconds.
+    """
 
     kind: FailureKind
     message: str
     status: int | None = None
+    code: str | None = None
     retry_after_s: float | None = None
 
     @property
@@ -103,7 +107,8 @@ class Stamps:
 class Exchange:
     """One request and its answer. `conversation` and `turn`: which dialogue it belongs to, and where in it, from 1.
 
-    `label`: which part of the workload it is of, such as `light` or `context:2048`.
+    `label`: which part of the workload it is of, such as `light` or `context:2048`. `stream`: which of a run's streams it is
+    of; "" = the run has one.
     """
 
     stamps: Stamps
@@ -111,6 +116,7 @@ class Exchange:
     conversation: int = 0
     turn: int = 1
     label: str = ""
+    stream: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be; raises ContradictoryRecord."""

@@ -18,6 +18,7 @@ from headway.lab.ladder_plot import ladder_section
 from headway.lab.load_plots import concurrency_section, prompt_section, rate_section
 from headway.lab.measurement import RunResult
 from headway.lab.report_section import Section
+from headway.lab.report_streams import streams_section
 from headway.lab.report_words import (
     failures_section,
     figures_section,
@@ -31,6 +32,7 @@ SECTIONS: tuple[Callable[[RunResult], Section | None], ...] = (
     overview_section,
     figures_section,
     failures_section,
+    streams_section,
     ladder_section,
     ttft_section,
     itl_section,

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from headway.lab.client import Client
-from headway.lab.drive import Driver, Offered
+from headway.lab.drive import Driver, Offered, Start, soon
 from headway.lab.sample import Sample
 from headway.lab.traffic import Traffic
 
@@ -39,16 +39,18 @@ class Loader(Protocol):
 
 
 class LocalLoader:
-    """A loader of one client in this process."""
+    """A loader of one client in this process; its loads begin when `start` says."""
 
-    def __init__(self, traffic: Traffic, on_sample: Callable[[Sample], None]) -> None:
+    def __init__(self, traffic: Traffic, on_sample: Callable[[Sample], None], start: Start = soon) -> None:
         options = traffic.options
         self._client = Client(options.endpoint, options.patience, traffic.token_counter())
         self._driver = Driver(
             self._client,
             traffic.body,
             lambda exchange: on_sample(Sample.of(exchange)),
+            traffic.headers,
         )
+        self._start = start
         self._talks = traffic.conversations()
         self._load: asyncio.Task[None] | None = None
 
@@ -65,14 +67,18 @@ class LocalLoader:
 
     async def open(self, offsets_ns: Sequence[int]) -> Offered:
         """See Loader."""
-        return await self._until_over(self._driver.open(offsets_ns, self._talks))
+        return await self._until_over(self._driver.open(offsets_ns, self._talks, self._start))
 
     async def closed(
         self, num_users: int, *, num_conversations: int | None, duration_ns: int | None
     ) -> Offered:
         """See Loader."""
         load = self._driver.closed(
-            num_users, self._talks, num_conversations=num_conversations, duration_ns=duration_ns
+            num_users,
+            self._talks,
+            num_conversations=num_conversations,
+            duration_ns=duration_ns,
+            start=self._start,
         )
         return await self._until_over(load)
 

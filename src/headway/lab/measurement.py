@@ -4,24 +4,26 @@ result = await measure(RunOptions(endpoint=parse_endpoint("http://127.0.0.1:8000
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from headway.core.clock import NS_PER_MS
-from headway.lab.arrivals import Closed, ClosedSteps, Open
+from headway.lab.arrivals import Closed, Open
 from headway.lab.drive import Offered
 from headway.lab.exchange import Exchange
 from headway.lab.ladder_rules import LadderRules
 from headway.lab.ladder_run import LadderClimb, LadderRun, LadderStep, lag_p99_ns
 from headway.lab.loader import Loader, LocalLoader
 from headway.lab.model_list import first_model, named_model
+from headway.lab.offer import Offer
 from headway.lab.processes import ProcessLoader
 from headway.lab.progress import LoadPlan
 from headway.lab.run_options import RunOptions
 from headway.lab.sample import Sample
 from headway.lab.server_metrics import ServerView, scrape, view_since
+from headway.lab.streams import StreamLoader
 from headway.lab.summary import Summary, summarise
 from headway.lab.token_estimate import TokenEstimate
 from headway.lab.trace_facts import TraceFacts
@@ -80,14 +82,17 @@ async def measure(
     it begins. Raises ConfigError for what cannot be asked, an endpoint that does not answer, and lengths that do not fit its
     model.
     """
-    traffic = plan_traffic(options)
+    traffics = {stream.name: plan_traffic(stream.options) for stream in options.streams}
+    traffics = traffics or {"": plan_traffic(options)}
+    traffic = next(iter(traffics.values()))
     climb = ladder_climb(traffic)
     endpoint = options.endpoint
     if options.model is None:
         served = await first_model(endpoint, options.patience.connect_s)
     else:
         served = await named_model(endpoint, options.model)
-    traffic = await traffic.for_model(served)
+    traffics = {name: await each.for_model(served) for name, each in traffics.items()}
+    traffic = next(iter(traffics.values()))
 
     def see(sample: Sample) -> None:
         if climb is not None:
@@ -97,10 +102,10 @@ async def measure(
     metrics_before = await scrape(endpoint)
     started_at = datetime.now(UTC)
     ladder: LadderRun | None = None
-    async with _loader(traffic, see) as loader:
-        on_start(_plan(traffic, loader))
-        if climb is None:
-            offer = Offer(loader, traffic)
+    async with StreamLoader(traffics, see) if options.streams else _loader(traffic, see) as loader:
+        on_start(_plan(traffics, loader))
+        if climb is None or isinstance(loader, StreamLoader):
+            offer = loader if isinstance(loader, StreamLoader) else Offer(loader, traffic)
             load = asyncio.create_task(offer.carry_out())
             interrupted = await _interrupted(load, offer.stop)
             parts: Sequence[Offered | LadderStep] = load.result()
@@ -123,7 +128,9 @@ async def measure(
         )
     )
     interrupted |= await _interrupted(looking, looking.cancel)
-    result = run_result(traffic, parts, ladder=ladder, started_at=started_at, interrupted=interrupted)
+    result = run_result(
+        options, traffics, parts, ladder=ladder, started_at=started_at, interrupted=interrupted
+    )
     try:
         await asyncio.sleep(0)  # what was asked for while that was computed comes now
     except asyncio.CancelledError:
@@ -148,7 +155,8 @@ def ladder_climb(traffic: Traffic) -> LadderClimb | None:
 
 
 def run_result(
-    traffic: Traffic,
+    options: RunOptions,
+    traffics: Mapping[str, Traffic],
     parts: "Sequence[Offered | LadderStep]",
     *,
     ladder: LadderRun | None,
@@ -156,22 +164,23 @@ def run_result(
     interrupted: bool = False,
 ) -> RunResult:
     """Return what the parts of a load, or a ladder's steps, add up to; nothing of the server's own view."""
+    traffic = next(iter(traffics.values()))
     assert traffic.model is not None
     reported = parts if ladder is None else ladder.reported
     told = [exchange for part in reported for exchange in part.exchanges]
     return RunResult(
-        options=traffic.options,
+        options=options,
         model=traffic.model.name,
-        arrival=traffic.arrival,
-        token_estimate=traffic.token_estimate,
+        arrival=options.arrival or traffic.arrival,
+        token_estimate=next((each.token_estimate for each in traffics.values() if each.token_estimate), None),
         started_at=started_at,
         start_ns=parts[0].start_ns if parts else None,
         summary=summarise(
             told,
             parts=[part.exchanges for part in reported],
-            slo=traffic.options.slo,
+            slo=options.slo,
             num_unsent_turns=sum(part.num_unsent_turns for part in reported),
-            seek_warm_up=_is_steady(traffic),
+            seek_warm_up=not options.streams and _is_steady(traffic),
         ),
         exchanges=tuple(exchange for part in parts for exchange in part.exchanges),
         lag_p99_ns=lag_p99_ns(told),
@@ -184,45 +193,16 @@ def run_result(
     )
 
 
-def _plan(traffic: Traffic, loader: Loader) -> LoadPlan:
-    is_ladder = isinstance(traffic.load, LadderRules)
+def _plan(traffics: Mapping[str, Traffic], loader: Loader | StreamLoader) -> LoadPlan:
+    is_ladder = any(isinstance(traffic.load, LadderRules) for traffic in traffics.values())
+    numbers = [traffic.num_expected() for traffic in traffics.values()]
+    durations = [traffic.options.duration_ns for traffic in traffics.values()]
+    known_ns = [duration_ns for duration_ns in durations if duration_ns is not None]
     return LoadPlan(
-        num_requests=traffic.num_expected(),
-        duration_ns=None if is_ladder else traffic.options.duration_ns,
+        num_requests=None if None in numbers else sum(number or 0 for number in numbers),
+        duration_ns=max(known_ns) if not is_ladder and len(known_ns) == len(durations) else None,
         num_running=lambda: loader.num_running,
     )
-
-
-class Offer:
-    """A load that is no ladder, of one part or of several steps."""
-
-    def __init__(self, loader: Loader, traffic: Traffic) -> None:
-        """Begins nothing yet."""
-        self._loader = loader
-        self._traffic = traffic
-        self._stopped = False
-
-    async def carry_out(self) -> list[Offered]:
-        """Return what became of each part."""
-        load = self._traffic.load
-        if not isinstance(load, Closed | ClosedSteps):
-            return [await self._loader.open(self._traffic.offsets_ns())]
-        parts: list[Offered] = []
-        for step in load.steps if isinstance(load, ClosedSteps) else (load,):
-            if self._stopped:
-                break
-            offered = await self._loader.closed(
-                step.num_users,
-                num_conversations=self._traffic.step_conversations,
-                duration_ns=self._traffic.options.duration_ns,
-            )
-            parts.append(offered)
-        return parts
-
-    def stop(self) -> None:
-        """End the part that runs, and begin no other."""
-        self._stopped = True
-        self._loader.stop()
 
 
 def _is_steady(traffic: Traffic) -> bool:

@@ -37,6 +37,7 @@ _COLUMNS: Final[tuple[tuple[pa.Field, Read], ...]] = (
     (pa.field("conversation", pa.int64(), nullable=False), lambda exchange: exchange.conversation),
     (pa.field("turn", pa.int64(), nullable=False), lambda exchange: exchange.turn),
     (pa.field("label", pa.string(), nullable=False), lambda exchange: _text(exchange.label)),
+    (pa.field("stream", pa.string(), nullable=False), lambda exchange: _text(exchange.stream)),
     (pa.field("intended_ns", pa.int64(), nullable=False), lambda exchange: exchange.stamps.intended_ns),
     (pa.field("dispatched_ns", pa.int64(), nullable=False), lambda exchange: exchange.stamps.dispatched_ns),
     (pa.field("written_ns", pa.int64()), lambda exchange: exchange.stamps.written_ns),
@@ -47,6 +48,7 @@ _COLUMNS: Final[tuple[tuple[pa.Field, Read], ...]] = (
     (pa.field("failure", pa.string()), _of_failure(lambda failure: failure.kind)),
     (pa.field("failure_label", pa.string()), _of_failure(lambda failure: failure.label)),
     (pa.field("failure_status", pa.int64()), _of_failure(lambda failure: failure.status)),
+    (pa.field("failure_code", pa.string()), _of_failure(lambda failure: _text(failure.code))),
     (pa.field("failure_message", pa.string()), _of_failure(lambda failure: _text(failure.message))),
     (pa.field("retry_after_s", pa.float64()), _of_failure(lambda failure: failure.retry_after_s)),
     (pa.field("finish_reason", pa.string()), lambda exchange: _text(exchange.answer.finish_reason)),
@@ -105,6 +107,7 @@ def _exchange(row: dict[str, Any]) -> Exchange:
             kind=_one_of(FailureKind, row["failure"]),
             message=row["failure_message"] or "",
             status=row["failure_status"],
+            code=row["failure_code"],
             retry_after_s=row["retry_after_s"],
         )
     usage = None
@@ -132,6 +135,7 @@ def _exchange(row: dict[str, Any]) -> Exchange:
         conversation=row["conversation"],
         turn=row["turn"],
         label=row["label"],
+        stream=row["stream"],
     )
 
 

@@ -23,7 +23,7 @@ from headway.lab.measurement import LAG_LIMIT_NS, RunResult
 from headway.lab.raw_columns import SCHEMA, to_exchanges, to_table
 from headway.lab.summary import as_json
 
-SCHEMA_NAME: Final = "headway-requests-1"
+SCHEMA_NAME: Final = "headway-requests-2"
 _SCHEMA_KEY: Final = b"headway.schema"
 _RUN_KEY: Final = b"headway.run"
 _SUMMARY_KEY: Final = b"headway.summary"

@@ -193,6 +193,8 @@ def _what(result: RunResult) -> str:
 
 
 def _when(result: RunResult) -> str:
+    if result.options.streams:
+        return "at once, each at times of its own"
     form, _, users = result.arrival.partition(":")
     if form == "closed":
         return f"by {users} users at a time" if users != "1" else "one after another"

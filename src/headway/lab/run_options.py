@@ -33,4 +33,18 @@ class RunOptions:
     seed: int = 0
     num_processes: int | None = None
     """Of the client; None: as many as the load takes."""
+    num_skipped: int = 0
+    """Conversations of the workload passed over first, as an earlier run sent them; arrivals are then others, too."""
+    session: str | None = None
+    """What the name begins with by which each conversation calls itself in a header; None: it does not."""
     patience: Patience = field(default_factory=Patience)
+    streams: tuple["Stream", ...] = ()
+    """What is offered at once instead, each with options of its own; empty: these options are the only stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One of several loads that a run offers at once; names differ within a run."""
+
+    name: str
+    options: RunOptions

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from headway.core.clock import NS_PER_MS, NS_PER_S
-from headway.lab.arrival_table import arrival_table, interval_table
+from headway.lab.admission import Admission, admission, admission_json
+from headway.lab.arrival_table import itl_samples
 from headway.lab.breakdown import (
     ByCache,
     Part,
@@ -22,8 +21,9 @@ from headway.lab.breakdown import (
     by_turn_json,
     prompt_tokens,
 )
+from headway.lab.by_stream import StreamPart, by_stream, by_stream_json, streams_of
 from headway.lab.concurrency import Crowd, InFlight, by_concurrency, by_concurrency_json
-from headway.lab.distribution import Distribution, Floats, Ints, describe
+from headway.lab.distribution import Distribution, describe
 from headway.lab.exchange import Exchange
 from headway.lab.figures import Figure, distribution_json, figure, figure_json, interval_json, rounded
 from headway.lab.goodput import Goodput, failures, goodput
@@ -38,6 +38,7 @@ from headway.lab.latency_model import (
 )
 from headway.lab.prompt_line import PromptLine, prompt_line
 from headway.lab.rates import peak_rate
+from headway.lab.sharing import Sharing, sharing, sharing_json
 from headway.lab.slo import Slo
 from headway.lab.tokens import TokenSource, common_source, token_counts
 from headway.lab.warm_up import WarmUp, find_warm_up, in_order
@@ -52,6 +53,7 @@ class Summary:
     num_unsent_turns: int
     """Turns that would have followed one that failed: neither offered nor failed."""
     failures: Mapping[str, int]
+    admission: Admission
     warm_up: WarmUp
     """What latencies leave out; counts, rates, lag and goodput leave out nothing."""
     ttft: Figure
@@ -82,6 +84,10 @@ class Summary:
     """Empty where no conversation goes on after its first turn."""
     by_label: Mapping[str, Part]
     """Empty where the workload has one part."""
+    by_stream: Mapping[str, StreamPart]
+    """Sorted by name; empty where nothing was offered beside it."""
+    between_streams: Sharing | None
+    """None = there are no two streams."""
     by_cache: ByCache | None
     """None = the server does not say what it had cached."""
     by_concurrency: Sequence[Crowd]
@@ -122,12 +128,14 @@ def summarise(
         for part, first in zip(parts, firsts, strict=True)
     )
     spread_ns = sum(max(map(due_ns, part)) - first for part, first in zip(parts, firsts, strict=True))
+    streams = streams_of(exchanges)
     setups = [exchange.stamps.setup_ns for exchange in exchanges if exchange.stamps.setup_ns]
     return Summary(
         num_offered=len(exchanges),
         num_ok=len(ok),
         num_unsent_turns=num_unsent_turns,
         failures=failures(exchanges),
+        admission=admission(exchanges),
         warm_up=warm_up,
         ttft=figure(ttft_ns, kept),
         ttft_from_dispatch=figure(ttft_from_dispatch_ns, kept),
@@ -146,6 +154,8 @@ def summarise(
         prompt_tokens=prompt_tokens(exchanges),
         by_turn=by_turn(exchanges, warm_up),
         by_label=by_label(exchanges, warm_up),
+        by_stream=by_stream(streams, slo),
+        between_streams=sharing(streams) if len(streams) > 1 else None,
         by_cache=by_cache(exchanges, warm_up),
         by_concurrency=by_concurrency(exchanges, warm_up),
         prompt_line=prompt_line(kept),
@@ -161,6 +171,7 @@ def as_json(summary: Summary) -> dict[str, object]:
         "offered": summary.num_offered,
         "ok": summary.num_ok,
         "unsent_turns": summary.num_unsent_turns,
+        **admission_json(summary.admission),
         "errors": dict(summary.failures),
         "warm_up": {"excluded": summary.warm_up.num_excluded, "steady": summary.warm_up.steady},
         "goodput": None if good is None else good.fraction,
@@ -182,6 +193,8 @@ def as_json(summary: Summary) -> dict[str, object]:
         "prompt_tokens": distribution_json(summary.prompt_tokens),
         "by_turn": by_turn_json(summary.by_turn),
         "by_label": by_label_json(summary.by_label),
+        "by_stream": by_stream_json(summary.by_stream),
+        "between_streams": sharing_json(summary.between_streams),
         "by_cache": by_cache_json(summary.by_cache),
         "by_concurrency": by_concurrency_json(summary.by_concurrency),
         "prompt_line": _line_json(summary.prompt_line),
@@ -199,9 +212,3 @@ def _line_json(line: PromptLine | None) -> dict[str, object] | None:
         "ci95": interval_json(line.interval),
         "n": line.n,
     }
-
-
-def itl_samples(ok: Sequence[Exchange]) -> tuple[Floats, Ints]:
-    """Return ITL of each token of some requests, in milliseconds, and which of the requests it is of."""
-    found = interval_table(arrival_table(ok))
-    return np.repeat(found.each_ns / NS_PER_MS, found.num_tokens), np.repeat(found.request, found.num_tokens)

@@ -18,6 +18,7 @@ from headway.lab.chat_body import chat_body
 from headway.lab.code_corpus import CodeCorpus, standard_library
 from headway.lab.ladder_rules import LadderRules
 from headway.lab.model_list import ServedModel
+from headway.lab.request_headers import SESSION, Headers
 from headway.lab.run_options import RunOptions
 from headway.lab.server_tokens import measured_estimate
 from headway.lab.token_counter import token_counter
@@ -41,6 +42,9 @@ DEFAULT_REQUESTS = 100
 USERS_PER_PROCESS = 128
 RATE_PER_PROCESS = 100
 """Requests per second. One core stamps and reads several times as much, even of answers of a few hundred tokens."""
+
+
+_SEEDS_APART = 1_000_003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,11 @@ class Traffic:
         assert self.model is not None
         return chat_body(request, self.model.name, temperature=0, seed=self.options.seed)
 
+    def headers(self, conversation: Conversation) -> Headers:
+        """Return what all requests of a conversation have beside the endpoint's: its session, where that is asked for."""
+        session = self.options.session
+        return () if session is None else ((SESSION, f"{session}-{conversation.number}"),)
+
     def token_counter(self) -> TokenCounter | None:
         """Return what counts the tokens of answers without usage; raises ConfigError for a file that is no tokenizer."""
         path = self.options.tokenizer
@@ -104,6 +113,7 @@ class Traffic:
             made = conversations(self.workload, corpus, sizes)
         else:
             made = trace_conversations(self.trace, corpus, sizes)
+        made = islice(made, options.num_skipped, None)
         if not isinstance(self.load, LadderRules | ClosedSteps):  # each of their steps takes what it needs
             made = up_to(self.num_requests, made)
         return islice(made, index, None, count)
@@ -117,7 +127,12 @@ class Traffic:
             return list(islice(recorded, self.num_requests))
         assert isinstance(load, Open)
         return list(
-            offsets_ns(load, options.seed, num_requests=self.num_requests, duration_ns=options.duration_ns)
+            offsets_ns(
+                load,
+                options.seed + _SEEDS_APART * options.num_skipped,
+                num_requests=self.num_requests,
+                duration_ns=options.duration_ns,
+            )
         )
 
     @property

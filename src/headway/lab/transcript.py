@@ -5,7 +5,7 @@ from http import HTTPStatus
 from itertools import pairwise
 from typing import Final, Literal
 
-from headway.lab.deltas import TEXT_KINDS, Delta, TokenUsage, error_message, read_delta
+from headway.lab.deltas import TEXT_KINDS, Delta, TokenUsage, error_code, error_message, read_delta
 from headway.lab.exchange import Answer, Failure, StreamEvent
 from headway.lab.sse import MAX_EVENT_BYTES, EventTooLarge, SseReader
 
@@ -81,6 +81,7 @@ class Transcript:
         return Failure(
             kind="refused" if status in _REFUSALS else "status",
             status=status,
+            code=error_code(self._refusal),
             message=error_message(self._refusal) or f"HTTP {status}",
             retry_after_s=float(seconds) if in_seconds else None,
         )

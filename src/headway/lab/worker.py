@@ -70,6 +70,7 @@ class _Worker:
                     client,
                     traffic.body,
                     lambda exchange: self._samples.append(Sample.of(exchange)),
+                    traffic.headers,
                 )
                 gc.freeze()
                 await self._tell(Ready())

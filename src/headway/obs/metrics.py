@@ -31,6 +31,7 @@ from headway.core.events import (
 from headway.core.messages import EngineStats
 from headway.core.request import ServiceClass
 from headway.core.version import __version__
+from headway.obs import kv_metrics
 from headway.obs.histogram import Histogram
 
 TTFT_BOUNDS_S: Final = (
@@ -188,6 +189,9 @@ class Metrics(Collector):
             for name, model in self._models.items():
                 counter.add_metric((name,), model.bases[kind] + _totals(model.stats)[kind])
             yield counter
+        yield from kv_metrics.collect(
+            [kv_metrics.ModelStats(name, model.stats, model.bases) for name, model in self._models.items()]
+        )
 
     @staticmethod
     def _on_step(model: _Model, stats: EngineStats) -> None:
@@ -234,4 +238,5 @@ def _totals(stats: EngineStats) -> dict[str, int]:
         "prefix_cache_query_tokens": stats.prefix_query_tokens_total,
         "prefix_cache_hit_tokens": stats.prefix_hit_tokens_total,
         "preemptions": stats.preemptions_total,
+        **kv_metrics.totals(stats),
     }

@@ -13,8 +13,9 @@ from headway.lab.drive import Offered
 from headway.lab.endpoint import Endpoint
 from headway.lab.exchange import Exchange
 from headway.lab.ladder_run import LadderRun, LadderStep
-from headway.lab.measurement import Offer, RunResult, ladder_climb, run_result
+from headway.lab.measurement import RunResult, ladder_climb, run_result
 from headway.lab.model_list import ServedModel
+from headway.lab.offer import Offer
 from headway.lab.run_options import RunOptions
 from headway.lab.server_tokens import samples
 from headway.lab.token_estimate import TokenCounter, TokenEstimate
@@ -45,7 +46,7 @@ def simulate(
     Raises ConfigError for what cannot be asked, and lengths that do not fit the model.
     """
     traffic, parts, ladder = _at_once(_offered(options, service, prompts, lengths, count_tokens))
-    result = run_result(traffic, parts, ladder=ladder, started_at=datetime.now(UTC))
+    result = run_result(traffic.options, {"": traffic}, parts, ladder=ladder, started_at=datetime.now(UTC))
     return replace(result, simulation=f"Simulated, not measured: {service.described()}.")
 
 

@@ -19,7 +19,7 @@ from headway.wire.models_response import ModelCard, ModelList
 from headway.wire.responses_request import ResponsesFields
 from headway.wire.responses_response import Response, ResponseEvent
 from headway.wire.schema_hints import lay_over
-from headway.wire.service_headers import PARAMETERS
+from headway.wire.service_headers import PARAMETERS, TENANT
 from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
 _STREAM: Final = (
@@ -113,6 +113,19 @@ def document() -> dict[str, object]:
                 "Turn a text or a conversation into token ids.", "TokenizeFields", "Tokenized"
             ),
             "/detokenize": _taking("Turn token ids into text.", "DetokenizeFields", "Detokenized"),
+            "/v1/sessions/{session}": {
+                "delete": {
+                    "summary": "End a conversation: what only it keeps in the KV cache is given back.",
+                    "parameters": [
+                        {"name": "session", "in": "path", "required": True, "schema": {"type": "string"}},
+                        *(parameter for parameter in PARAMETERS if parameter["name"] == TENANT),
+                    ],
+                    "responses": {
+                        "204": {"description": "It is over."},
+                        "default": {"description": _ERROR, "content": _json("ErrorBody")},
+                    },
+                }
+            },
             "/v1/models": {"get": _plain("The served models.", _json("ModelList"))},
             "/v1/models/{name}": {
                 "get": {

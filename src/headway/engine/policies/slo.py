@@ -7,11 +7,12 @@ Tenants of a class. The one served least goes first (`accounts`); those ahead of
 equal, and deadlines decide between them: with no lead at all long prompts of several tenants would be computed in turns, a
 chunk each, and all be late.
 
-Within a tenant: preempted streams, which somebody reads; then who can still meet its deadline, by slack (until when its
-prompt could begin); then who cannot, by arrival. Who has waited `AGED` times as long as it was promised comes first
-of all, so that nobody starves.
+Within a tenant: preempted streams, which somebody reads; then by slack, that is, until when a prompt could begin and still
+be in time. Later arrivals are due later, so that everyone's turn comes (ageing); who is late already goes first. To let the
+late wait instead, as the books have it for overload, gains nothing where admission keeps them few, and left one of twelve
+waiting for 39 s (docs/log.md).
 
-Least slack first and its behaviour past saturation: Liu and Layland, JACM 20/1, 1973; Locke, CMU-CS-86-134, 1986.
+Deadlines and slack: Liu and Layland, JACM 20/1, 1973; past saturation: Locke, CMU-CS-86-134, 1986.
 """
 
 from collections.abc import Iterator
@@ -19,8 +20,6 @@ from collections.abc import Iterator
 from headway.engine.accounts import INPUT_WEIGHT
 from headway.engine.policies.policy import Candidate, Queue
 from headway.engine.view import S
-
-AGED = 3
 
 _Key = tuple[int, int]
 _Entry = tuple[_Key, int, S]
@@ -59,10 +58,9 @@ def _use(queue: Queue[S]) -> list[float]:
 def _by_class_and_tenant(queue: Queue[S]) -> dict[int, dict[str, list[_Entry[S]]]]:
     """Return the candidates by rank and tenant, the most urgent last."""
     groups: dict[int, dict[str, list[_Entry[S]]]] = {}
-    now_ns, ns_per_token = queue.now_ns, queue.ns_per_token
     for candidate in queue.candidates:
         urgent = candidate.urgent
-        entry = (_urgency(candidate, now_ns, ns_per_token), urgent.order, candidate.sequence)
+        entry = (_urgency(candidate, queue.ns_per_token), urgent.order, candidate.sequence)
         groups.setdefault(urgent.rank, {}).setdefault(urgent.tenant, []).append(entry)
     for tenants in groups.values():
         for entries in tenants.values():
@@ -70,16 +68,12 @@ def _by_class_and_tenant(queue: Queue[S]) -> dict[int, dict[str, list[_Entry[S]]
     return groups
 
 
-def _urgency(candidate: Candidate[S], now_ns: int, ns_per_token: float) -> _Key:
+def _urgency(candidate: Candidate[S], ns_per_token: float) -> _Key:
     urgent = candidate.urgent
-    promised_ns = urgent.deadline_ns - urgent.arrival_ns
-    if urgent.is_resuming or now_ns - urgent.arrival_ns > AGED * promised_ns:
+    if urgent.is_resuming:
         return (0, urgent.order)
-    sequence = candidate.sequence
-    if now_ns + sequence.num_left * ns_per_token > urgent.deadline_ns:
-        return (2, urgent.order)
     # By the whole prompt, not by what is left of it: else each chunk would make room for another one, and all be late.
-    return (1, urgent.deadline_ns - int(sequence.num_expected * ns_per_token))
+    return (1, urgent.deadline_ns - int(candidate.sequence.num_expected * ns_per_token))
 
 
 def _tenant(tenants: dict[str, list[_Entry[S]]], queue: Queue[S]) -> str:
