@@ -14,7 +14,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
 .PHONY: help setup serve lab test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
-	bench-scheduling wheel-check clean
+	bench-scheduling bench-simulator bench-policies wheel-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -68,6 +68,14 @@ bench-endpoints: setup $(STAMP)/dev
 ## make bench-scheduling  what scheduling promises, shown by the lab; llama-server and vLLM at their own knee (docs/performance.md)
 bench-scheduling: setup $(STAMP)/dev
 	PYTHONPATH=benchmarks $(BIN)/python -m scheduling $(BENCH_ARGS)
+
+## make bench-simulator  how far `headway simulate` is off the real engine on this machine (docs/simulator.md)
+bench-simulator: lab $(STAMP)/dev
+	PYTHONPATH=benchmarks $(BIN)/python benchmarks/simulator_accuracy.py $(BENCH_ARGS)
+
+## make bench-policies  scheduling policies side by side, simulated (docs/simulator.md)
+bench-policies: lab $(STAMP)/dev
+	$(BIN)/python benchmarks/simulated_policies.py $(BENCH_ARGS)
 
 ## make wheel-check    build the wheel, install it in a clean venv, answer one prompt from it
 wheel-check: setup $(STAMP)/dev

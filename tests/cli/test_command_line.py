@@ -44,6 +44,9 @@ def test_every_option_of_every_command_is_explained() -> None:
         "bench compare",
         "bench diff",
         "bench trace",
+        "simulate",
+        "simulate pareto",
+        "calibrate",
     ]
     unexplained = [
         (name, action.dest)

@@ -20,8 +20,9 @@ def add_load_options(
     *,
     requests_default: str = "100, the workload's own number, or all of a trace, if nothing else ends the run",
     ladder: bool = True,
+    client: bool = True,
 ) -> None:
-    """Add what is sent, when, and how much of it: what `load_options` makes options of."""
+    """Add what is sent, when, and how much of it: what `load_options` makes options of; `client`: and by what."""
     parser.add_argument(
         "--workload",
         default="light",
@@ -67,12 +68,8 @@ def add_load_options(
         help="spread a trace's requests of one time over S seconds (alone: over the grid of its format, as 3 s of Mooncake)",
     )
     add_bytes_per_token(parser)
-    parser.add_argument(
-        "--tokenizer",
-        type=Path,
-        metavar="FILE",
-        help="the model's tokenizer.json, to count tokens of answers whose usage the server does not send",
-    )
+    if client:
+        _add_client_options(parser)
     parser.add_argument("--slo", metavar="LIMITS", help="what is good enough, such as ttft=480ms,itl=50ms")
     parser.add_argument(
         "--seed",
@@ -80,6 +77,15 @@ def add_load_options(
         metavar="N",
         default=0,
         help="of prompts and arrivals (default: %(default)s)",
+    )
+
+
+def _add_client_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        metavar="FILE",
+        help="the model's tokenizer.json, to count tokens of answers whose usage the server does not send",
     )
     parser.add_argument(
         "--processes",
@@ -148,8 +154,8 @@ def load_options(args: argparse.Namespace, endpoint: "Endpoint", model: str | No
         trace_speed=args.trace_speed,
         spread_times=args.spread_times or False,
         bytes_per_token=args.bytes_per_token,
-        tokenizer=args.tokenizer,
+        tokenizer=getattr(args, "tokenizer", None),
         slo=args.slo,
         seed=args.seed,
-        processes=args.processes,
+        processes=getattr(args, "processes", None),
     )

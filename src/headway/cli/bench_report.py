@@ -53,6 +53,8 @@ def as_text(result: RunResult) -> str:
 
 def _lines(result: RunResult) -> Iterator[str]:
     options, summary = result.options, result.summary
+    if result.simulation is not None:
+        yield result.simulation
     if not result.believable:
         yield (
             "DO NOT BELIEVE THESE FIGURES: the client sent 1 of 100 requests "

@@ -17,12 +17,15 @@ from headway.cli import (
     bench_compare,
     bench_diff,
     bench_trace,
+    calibrate,
     chat,
     inspect,
     models,
     perf,
     pull,
     serve,
+    simulate,
+    simulate_pareto,
 )
 from headway.core.errors import HeadwayError
 
@@ -33,7 +36,21 @@ EXIT_PIPE = 141
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """A full disk, which stdout may lie on, is the user's to mend."""
 
-_SUBCOMMANDS = (serve, chat, pull, models, inspect, perf, bench, bench_compare, bench_diff, bench_trace)
+_SUBCOMMANDS = (
+    serve,
+    chat,
+    pull,
+    models,
+    inspect,
+    perf,
+    bench,
+    bench_compare,
+    bench_diff,
+    bench_trace,
+    simulate,
+    simulate_pareto,
+    calibrate,
+)
 
 if TYPE_CHECKING:  # generic for type checkers only
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse names it no other way

@@ -333,8 +333,6 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
 
 def engine_config(args: argparse.Namespace, model: str, model_path: str) -> EngineConfig:
     """Build the engine's settings from parsed options; any but those of formats may be absent."""
-    promised = (_SCHEDULER.high_ttft_s, _SCHEDULER.normal_ttft_s, _SCHEDULER.low_ttft_s)
-    ttft: tuple[float, float, float] = getattr(args, "ttft", promised)
     return EngineConfig(
         model=model,
         model_path=model_path,
@@ -350,20 +348,27 @@ def engine_config(args: argparse.Namespace, model: str, model_path: str) -> Engi
         host_kv_bytes=getattr(args, "host_kv_memory", _ENGINE.host_kv_bytes),
         disk_kv_path=getattr(args, "disk_kv", _ENGINE.disk_kv_path),
         disk_kv_bytes=getattr(args, "disk_kv_size", _ENGINE.disk_kv_bytes),
-        scheduler=SchedulerConfig(
-            policy=getattr(args, "policy", _SCHEDULER.policy),
-            itl_target_s=getattr(args, "itl_target", _SCHEDULER.itl_target_s),
-            prefix_cache=not getattr(args, "no_prefix_cache", False),
-            high_ttft_s=ttft[0],
-            normal_ttft_s=ttft[1],
-            low_ttft_s=ttft[2],
-            class_shares=getattr(args, "class_shares", _SCHEDULER.class_shares),
-            lend_high=getattr(args, "lend_high", _SCHEDULER.lend_high),
-            max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
-            max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
-            max_draft_tokens=getattr(args, "max_draft_tokens", _SCHEDULER.max_draft_tokens),
-            session_idle_s=getattr(args, "session_idle", _SCHEDULER.session_idle_s),
-            max_queued_requests=getattr(args, "max_queued_requests", _SCHEDULER.max_queued_requests),
-            max_queued_tokens=getattr(args, "max_queued_tokens", _SCHEDULER.max_queued_tokens),
-        ),
+        scheduler=scheduler_config(args),
+    )
+
+
+def scheduler_config(args: argparse.Namespace) -> SchedulerConfig:
+    """Build the limits of steps and of the queue from parsed options; any may be absent."""
+    promised = (_SCHEDULER.high_ttft_s, _SCHEDULER.normal_ttft_s, _SCHEDULER.low_ttft_s)
+    ttft: tuple[float, float, float] = getattr(args, "ttft", promised)
+    return SchedulerConfig(
+        policy=getattr(args, "policy", _SCHEDULER.policy),
+        itl_target_s=getattr(args, "itl_target", _SCHEDULER.itl_target_s),
+        prefix_cache=not getattr(args, "no_prefix_cache", False),
+        high_ttft_s=ttft[0],
+        normal_ttft_s=ttft[1],
+        low_ttft_s=ttft[2],
+        class_shares=getattr(args, "class_shares", _SCHEDULER.class_shares),
+        lend_high=getattr(args, "lend_high", _SCHEDULER.lend_high),
+        max_num_seqs=getattr(args, "max_num_seqs", _SCHEDULER.max_num_seqs),
+        max_prefill_tokens=getattr(args, "max_prefill_tokens", _SCHEDULER.max_prefill_tokens),
+        max_draft_tokens=getattr(args, "max_draft_tokens", _SCHEDULER.max_draft_tokens),
+        session_idle_s=getattr(args, "session_idle", _SCHEDULER.session_idle_s),
+        max_queued_requests=getattr(args, "max_queued_requests", _SCHEDULER.max_queued_requests),
+        max_queued_tokens=getattr(args, "max_queued_tokens", _SCHEDULER.max_queued_tokens),
     )

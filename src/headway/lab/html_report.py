@@ -8,7 +8,7 @@ itself `<script>` is shown, not run.
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headway.core.errors import ConfigError
@@ -61,11 +61,15 @@ def write_report(result: RunResult, path: str | Path) -> None:
 
 def as_html(result: RunResult) -> str:
     """Return the report of a run as a page of about 5 MB, nearly all of which is plotly.js."""
+    return as_page([section for make in SECTIONS if (section := make(result)) is not None])
+
+
+def as_page(found: Sequence[Section]) -> str:
+    """Return sections as a page, the first as its head."""
     # Here, as a command that writes no report need not wait for it.
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    found = [section for make in SECTIONS if (section := make(result)) is not None]
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = template.from_string((_FOLDER / "report.html").read_text("utf-8"))
     plots = [section.plot for section in found[1:] if section.plot is not None]

@@ -109,16 +109,18 @@ def fit_intervals(samples: Sequence[float] | Floats) -> IntervalModel | None:
     fitted = _drawn(positive, MOST_FITTED)
     if np.log(fitted).std() < _LEAST_SPREAD:  # equal but for rounding
         return None
-    fits = sorted((_fit(name, fitted) for name in FAMILIES), key=_standing)
-    best = FAMILIES[fits[0].family]
-    parameters = tuple(fits[0].parameters.values())
-    return IntervalModel(
-        n=len(positive),
-        num_zero=len(values) - len(positive),
-        fits=fits,
-        distance=_distance(best, parameters, fitted),
-        p_value=_p_value(best, positive),
-    )
+    # Times that hardly differ, as a simulation's, have shapes of several hundred, whose powers are beyond any float.
+    with np.errstate(over="ignore"):
+        fits = sorted((_fit(name, fitted) for name in FAMILIES), key=_standing)
+        best = FAMILIES[fits[0].family]
+        parameters = tuple(fits[0].parameters.values())
+        return IntervalModel(
+            n=len(positive),
+            num_zero=len(values) - len(positive),
+            fits=fits,
+            distance=_distance(best, parameters, fitted),
+            p_value=_p_value(best, positive),
+        )
 
 
 def _standing(fit: Fit) -> float:

@@ -5,7 +5,7 @@ result = await measure(RunOptions(endpoint=parse_endpoint("http://127.0.0.1:8000
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,6 +61,8 @@ class RunResult:
     """What the server's own metrics say, of all that was sent; None: it has none that we know."""
     trace: TraceFacts | None = None
     """How the trace was read; None: the workload is none."""
+    simulation: str | None = None
+    """What predicted these figures, in a sentence; None: they were measured."""
 
     @property
     def believable(self) -> bool:
@@ -83,17 +85,7 @@ async def measure(
     traffics = {stream.name: plan_traffic(stream.options) for stream in options.streams}
     traffics = traffics or {"": plan_traffic(options)}
     traffic = next(iter(traffics.values()))
-    climb = None
-    if isinstance(traffic.load, LadderRules):
-        climb = LadderClimb(
-            traffic.load,
-            options.slo,
-            seed=options.seed,
-            step_ns=options.duration_ns,
-            num_requests=options.num_requests,
-            lag_limit_ns=LAG_LIMIT_NS,
-            turns=traffic.turns,
-        )
+    climb = ladder_climb(traffic)
     endpoint = options.endpoint
     if options.model is None:
         served = await first_model(endpoint, options.patience.connect_s)
@@ -136,35 +128,67 @@ async def measure(
         )
     )
     interrupted |= await _interrupted(looking, looking.cancel)
-    reported = parts if ladder is None else ladder.reported
-    told = [exchange for part in reported for exchange in part.exchanges]
-    summary = summarise(
-        told,
-        parts=[part.exchanges for part in reported],
-        slo=options.slo,
-        num_unsent_turns=sum(part.num_unsent_turns for part in reported),
-        seek_warm_up=not options.streams and _is_steady(traffic),
+    result = run_result(
+        options, traffics, parts, ladder=ladder, started_at=started_at, interrupted=interrupted
     )
     try:
         await asyncio.sleep(0)  # what was asked for while that was computed comes now
     except asyncio.CancelledError:
         interrupted = True
+    return replace(result, interrupted=interrupted, server=None if looking.cancelled() else looking.result())
+
+
+def ladder_climb(traffic: Traffic) -> LadderClimb | None:
+    """Return what climbs the traffic's ladder; None where its load is none."""
+    if not isinstance(traffic.load, LadderRules):
+        return None
+    options = traffic.options
+    return LadderClimb(
+        traffic.load,
+        options.slo,
+        seed=options.seed,
+        step_ns=options.duration_ns,
+        num_requests=options.num_requests,
+        lag_limit_ns=LAG_LIMIT_NS,
+        turns=traffic.turns,
+    )
+
+
+def run_result(
+    options: RunOptions,
+    traffics: Mapping[str, Traffic],
+    parts: "Sequence[Offered | LadderStep]",
+    *,
+    ladder: LadderRun | None,
+    started_at: datetime,
+    interrupted: bool = False,
+) -> RunResult:
+    """Return what the parts of a load, or a ladder's steps, add up to; nothing of the server's own view."""
+    traffic = next(iter(traffics.values()))
+    assert traffic.model is not None
+    reported = parts if ladder is None else ladder.reported
+    told = [exchange for part in reported for exchange in part.exchanges]
     return RunResult(
         options=options,
-        model=served.name,
+        model=traffic.model.name,
         arrival=options.arrival or traffic.arrival,
         token_estimate=next((each.token_estimate for each in traffics.values() if each.token_estimate), None),
         started_at=started_at,
         start_ns=parts[0].start_ns if parts else None,
-        summary=summary,
-        exchanges=tuple(exchanges),
+        summary=summarise(
+            told,
+            parts=[part.exchanges for part in reported],
+            slo=options.slo,
+            num_unsent_turns=sum(part.num_unsent_turns for part in reported),
+            seek_warm_up=not options.streams and _is_steady(traffic),
+        ),
+        exchanges=tuple(exchange for part in parts for exchange in part.exchanges),
         lag_p99_ns=lag_p99_ns(told),
         interrupted=interrupted,
         ladder=ladder,
         ended_early=next(
             (part.ended_early for part in parts if isinstance(part, Offered) and part.ended_early), None
         ),
-        server=None if looking.cancelled() else looking.result(),
         trace=traffic.facts,
     )
 

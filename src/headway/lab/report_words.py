@@ -120,6 +120,8 @@ def run_section(result: RunResult) -> Section:
 
 
 def _warnings(result: RunResult) -> Iterator[str]:
+    if result.simulation is not None:
+        yield result.simulation
     if not result.believable:
         yield (
             f"Do not believe these figures: the measuring program itself sent 1 of 100 requests {number(_lag_ms(result))} "
@@ -141,7 +143,7 @@ def _answer(result: RunResult) -> Iterator[str]:
     )
     if summary.num_offered:
         yield " ".join(_findings(result))
-    if summary.num_ok and result.believable:
+    if summary.num_ok and result.believable and result.simulation is None:
         yield (
             f"The measuring program kept up: it sent 99 of 100 requests no later than {number(_lag_ms(result))} ms after "
             "they were due."

@@ -1,5 +1,7 @@
 """How many characters of code a token of the endpoint's model has: by the server's own `/tokenize`, where it offers one."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from headway.lab.code_corpus import CodeCorpus
@@ -21,15 +23,20 @@ _PLAUSIBLE = (1.0, 20.0)
 async def measured_estimate(endpoint: Endpoint, model: str, corpus: CodeCorpus) -> TokenEstimate:
     """Have samples of the code counted, without using them up; what fails leaves the assumed number."""
     num_chars = num_tokens = 0
-    for request in range(_NUM_REQUESTS):
-        names = [f"sample {request * _SAMPLES_EACH + number}" for number in range(_SAMPLES_EACH)]
-        text = "\n".join(corpus.block(name, _SAMPLE_TOKENS, estimated()) for name in names)
+    for text in samples(corpus):
         counted = await _count(endpoint, model, text)
         if counted is None:
             return TokenEstimate()
         num_chars += len(text)
         num_tokens += counted
     return TokenEstimate(chars_per_token=num_chars / num_tokens, source="server")
+
+
+def samples(corpus: CodeCorpus) -> Iterator[str]:
+    """Yield the texts that are counted."""
+    for request in range(_NUM_REQUESTS):
+        names = [f"sample {request * _SAMPLES_EACH + number}" for number in range(_SAMPLES_EACH)]
+        yield "\n".join(corpus.block(name, _SAMPLE_TOKENS, estimated()) for name in names)
 
 
 async def _count(endpoint: Endpoint, model: str, text: str) -> int | None:

@@ -1,0 +1,103 @@
+"""Finds what serving adds to the engine's time: real runs of a server on this machine, less the simulation of the same.
+
+What is left over of the inter-token latency of one stream and of many is what steps take longer while they are served: the
+gateway and the client share the processor. What is left over of TTFT, of short prompts and long, is what the way to the
+engine takes: HTTP, template, tokenizer, the hop.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from headway.core.config import SchedulerConfig
+from headway.core.errors import ConfigError
+from headway.lab.exchange import Exchange
+from headway.lab.latency import tpot_ns, ttft_ns
+from headway.lab.run_options import RunOptions
+from headway.simulator.calibration import CalibratedCost, Calibration
+from headway.simulator.fit import fit_line
+from headway.simulator.loader import Service
+from headway.simulator.prompts import PromptMaker
+from headway.simulator.simulation import records
+from headway.simulator.talk import lengths_of
+
+MANY = 12
+"""Streams at once in the run that has many."""
+_LEFT_OUT = 1
+"""Requests at the start of a run: its connections are new."""
+
+Measure = Callable[[RunOptions], Sequence[Exchange]]
+"""Carries out a run on the server that is measured."""
+
+
+def time_serving(
+    found: Calibration, scheduler: SchedulerConfig, prompts: PromptMaker, like: RunOptions, measure: Measure
+) -> Calibration:
+    """Return the calibration with what serving adds; `like` says which endpoint is asked.
+
+    Raises ConfigError where the server's answers fail.
+    """
+    _answered(measure(warm_up(like)))
+    one = replace(like, workload="light", arrival="closed:1", num_requests=10, output_tokens=32)
+    many = replace(one, arrival=f"closed:{MANY}", num_requests=4 * MANY)
+    long = replace(one, workload="medium", num_requests=6, output_tokens=4)
+    real = [_answered(measure(options)) for options in (one, many, long)]
+
+    def simulated(options: RunOptions, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+        service = Service(
+            name=found.model,
+            runner=found.info(),
+            step=CalibratedCost(found),
+            serving=found.serving,
+            scheduler=scheduler,
+        )
+        return records(options, service, prompts, lengths=lengths_of(exchanges))
+
+    pairs = [simulated(options, exchanges) for options, exchanges in zip((one, many), real, strict=False)]
+    more = [_median(tpot_ns, real[run]) - _median(tpot_ns, pairs[run]) for run in (0, 1)]
+    found = msgspec.structs.replace(found, serving_step_ns=fit_line((1.0, float(MANY)), more))
+    lengths, waits = [], []
+    for options, exchanges in ((one, real[0]), (long, real[2])):
+        wait_ns = _median(ttft_ns, exchanges) - _median(ttft_ns, simulated(options, exchanges))
+        waits.append(wait_ns)
+        lengths.append(statistics.median(_prompt_tokens(exchanges)))
+    request_ns, prompt_token_ns = fit_line(lengths, waits)
+    return msgspec.structs.replace(found, request_ns=request_ns, prompt_token_ns=prompt_token_ns)
+
+
+def warm_up(like: RunOptions) -> RunOptions:
+    """Return a run that a new server must have behind it: SmolLM2's took twice as long for its first seconds here.
+
+    Its prompts are no other workload's, so that none of theirs is cached.
+    """
+    return replace(
+        like,
+        workload="context:64:repeat",
+        arrival=f"closed:{MANY}",
+        num_requests=10 * MANY,
+        output_tokens=32,
+        seed=like.seed + 1,
+    )
+
+
+def _answered(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+    for exchange in exchanges:
+        if exchange.answer.failure is not None:
+            raise ConfigError(f"The server failed while it was measured: {exchange.answer.failure.message}")
+    return exchanges
+
+
+def _median(figure: Callable[[Exchange], float | None], exchanges: Sequence[Exchange]) -> float:
+    """Return the median of those that have the figure, in ns; 0 where none has."""
+    kept = sorted(exchanges, key=lambda exchange: (exchange.conversation, exchange.turn))[_LEFT_OUT:]
+    values = [value for exchange in kept if (value := figure(exchange)) is not None]
+    return float(statistics.median(values)) if values else 0.0
+
+
+def _prompt_tokens(exchanges: Sequence[Exchange]) -> Iterator[float]:
+    for exchange in exchanges:
+        usage = exchange.answer.usage
+        if usage is not None and usage.prompt_tokens is not None:
+            yield float(usage.prompt_tokens)
