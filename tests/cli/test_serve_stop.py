@@ -71,6 +71,7 @@ def test_a_signal_refuses_what_is_new_and_finishes_what_runs(
             in server.stderr
         )
         assert "Traceback" not in server.stderr
+        assert "leaked" not in server.stderr
     assert events[-1] == "[DONE]"
     assert parse(events[-2])["usage"]["completion_tokens"] == NUM_TOKENS
     assert parse(events[-3])["choices"][0]["finish_reason"] == "length"
@@ -87,6 +88,7 @@ def test_what_does_not_finish_in_time_is_told_so(tiny_model: Path, tmp_path: Pat
         assert not is_alive(server.engine_pid)
         assert "1 requests did not finish within 1 s" in server.stderr
         assert "Traceback" not in server.stderr
+        assert "leaked" not in server.stderr
 
 
 def test_a_second_signal_stops_at_once(tiny_model: Path, tmp_path: Path) -> None:
@@ -102,6 +104,7 @@ def test_a_second_signal_stops_at_once(tiny_model: Path, tmp_path: Path) -> None
         assert not is_alive(server.engine_pid)
         assert "SIGINT again: stopping now" in server.stderr
         assert "Traceback" not in server.stderr
+        assert "leaked" not in server.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

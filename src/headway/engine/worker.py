@@ -11,6 +11,7 @@ kernel's parent-death signal (prctl(2), PR_SET_PDEATHSIG) ends the process at on
 
 import argparse
 import ctypes
+import gc
 import logging
 import signal
 import socket
@@ -49,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         freeze_heap()
         return engine
 
-    return 0 if run_engine(channel, build) else EXIT_FAILED
+    ended_well = run_engine(channel, build)
+    gc.unfreeze()  # else what refers to itself outlives the interpreter, and the native module tells of leaks
+    return 0 if ended_well else EXIT_FAILED
 
 
 def _die_with_parent() -> None:
