@@ -76,7 +76,9 @@ def test_who_was_served_less_may_overtake() -> None:
     accounts.enter("low")
     accounts.charge(2, "low", 10, 0, NS_PER_S)
     accounts.note_busy(10 * NS_PER_S, NS_PER_S)
-    assert accounts.lead(NS_PER_S) == pytest.approx(17_010 / 10)
-    assert accounts.overtaking(1, "me", NS_PER_S) == (2, 4000)
+    lead = 17_010 / 10
+    assert accounts.lead(NS_PER_S) == pytest.approx(lead)
     assert accounts.overtaking(1, "few", NS_PER_S) == (0, 0)
+    count, num_tokens = accounts.overtaking(1, "me", NS_PER_S)
+    assert (count, num_tokens) == (2, pytest.approx(100 + 3900 * (4000 - 3900) / lead))
     assert accounts.overtaking(1, "more", NS_PER_S) == (3, 8000)

@@ -69,19 +69,21 @@ class Accounts:
             return 0.0
         return sum(self._totals) * max(0, WINDOW_NS - self._busy_ns) / self._busy_ns
 
-    def overtaking(self, rank: int, tenant: str, now_ns: int) -> tuple[int, int]:
+    def overtaking(self, rank: int, tenant: str, now_ns: int) -> tuple[int, float]:
         """Return how many tenants of a class were served less than `tenant`, and their tokens in the window.
 
-        They may go before it when they come again; how many of them do, their lead decides.
+        They may go before it when they come again: surely those that are behind by more than `lead`, whose tokens count in
+        full, others' in proportion.
         """
         self._slide(now_ns)
-        own = max(self._floor, self.served.get(tenant, 0))
-        tokens = [
-            num_tokens
-            for (r, name), num_tokens in self._by_tenant.items()
-            if r == rank and name != tenant and max(self._floor, self.served.get(name, 0)) < own
-        ]
-        return len(tokens), sum(tokens)
+        own, lead = max(self._floor, self.served.get(tenant, 0)), max(1.0, self.lead(now_ns))
+        count, num_tokens = 0, 0.0
+        for (other_rank, name), tokens in self._by_tenant.items():
+            behind = own - max(self._floor, self.served.get(name, 0))
+            if other_rank == rank and name != tenant and behind > 0:
+                count += 1
+                num_tokens += tokens * min(1.0, behind / lead)
+        return count, num_tokens
 
     def lead(self, now_ns: int) -> float:
         """Return how much more service than others a tenant may have had and still count as their equal."""

@@ -1,8 +1,9 @@
-"""Holds predictions of first tokens to what came: the factor by which they have to be longer, so that most are kept.
+"""Holds predicted waits to what came: the factor by which they have to be longer, so that most are kept.
 
 What a prediction cannot know (who comes later and goes first, blocks that run short, a neighbour on the processor) makes
-first tokens later than predicted, by much or little as the load has it. So the ratio that `KEPT` of the requests stay below
-is followed, by stochastic approximation of the quantile (Robbins and Monro 1951), and predictions are multiplied by it.
+waits longer than predicted, by much or little as the load has it. So the ratio that `KEPT` of the requests stay below is
+followed, by stochastic approximation of the quantile (Robbins and Monro 1951), and predicted waits are multiplied by it.
+What a prompt itself takes is known well, and left as it is: else a factor learnt from short prompts would keep long ones out.
 """
 
 KEPT = 0.95
@@ -19,8 +20,8 @@ class ForecastCheck:
     def __init__(self) -> None:
         self.factor = 1.0
 
-    def observe(self, predicted_ns: float, taken_ns: int) -> None:
-        """A first token came after `taken_ns`; `predicted_ns`, without the factor, was not 0."""
+    def observe(self, predicted_ns: float, taken_ns: float) -> None:
+        """A request waited `taken_ns`; `predicted_ns`, without the factor, was not 0."""
         late = taken_ns > predicted_ns * self.factor
         self.factor *= 1 + GAIN * (KEPT if late else KEPT - 1)
         self.factor = min(max(self.factor, LEAST), MOST)

@@ -72,9 +72,9 @@ def forecast(
         return Forecast(0.0, 0.0)
     num_before = _tokens_before(new, ahead, view, now_ns)
     slots_ns = _slots_ns(new, view, limits, len(ahead), mean_output, target, load)
-    step_ns = view.step_time.of(load)
-    if ahead and target is not None:
-        step_ns = max(step_ns, aim_ns(target, view.step_time))
+    step_ns = 0.0  # the one it comes in: it waits for its end
+    if view.running or ahead:
+        step_ns = view.step_time.of(load) if target is None else aim_ns(target, view.step_time)
     return Forecast(
         max(num_before * per_token_ns, slots_ns) + step_ns,
         new.num_left * per_token_ns + attended(0, new.num_left) * view.step_time.per_attended_ns,
@@ -86,11 +86,11 @@ def lateness(
 ) -> DeadlineUnmet | None:
     """Return why `new` is refused: its first token would come too late. None = it is expected in time.
 
-    factor         by which predictions have to be longer to be kept (`forecast_check`)
+    factor         by which predicted waits have to be longer to be kept (`forecast_check`)
     own_alone_ns   what its prompt takes on an idle server
     """
     left_ns = new.deadline_ns - now_ns
-    needed_ns = (predicted.wait_ns + predicted.own_ns) * factor
+    needed_ns = predicted.wait_ns * factor + predicted.own_ns
     if left_ns > needed_ns or (left_ns > 0 and not needed_ns):
         return None
     retry_after_s = max(1.0, predicted.wait_ns / NS_PER_S)

@@ -9,7 +9,7 @@ from headway.engine.view import View
 
 
 class Promises:
-    """Owns what one engine has learnt of its predictions. `factor`: by which they have to be longer."""
+    """Owns what one engine has learnt of its predictions."""
 
     def __init__(self, limits: SchedulerConfig) -> None:
         self._limits = limits
@@ -17,7 +17,7 @@ class Promises:
 
     @property
     def factor(self) -> float:
-        """By which predicted times are lengthened, so that most first tokens come within them."""
+        """By which predicted waits are lengthened, so that most first tokens come within them."""
         return self._check.factor
 
     def give(
@@ -33,10 +33,12 @@ class Promises:
         if self._limits.policy != "slo":
             return None
         predicted = forecast(new, view, self._limits, mean_output, now_ns)
-        new.forecast_at_ns, new.forecast_ns = now_ns, predicted.wait_ns + predicted.own_ns
+        new.forecast, new.forecast_at_ns = predicted, now_ns
         return lateness(new, predicted, self._check.factor, alone_ns, now_ns)
 
     def note_first_token(self, sequence: Sequence, now_ns: int) -> None:
         """The first token of a request was drawn."""
-        if sequence.forecast_ns:
-            self._check.observe(sequence.forecast_ns, now_ns - sequence.forecast_at_ns)
+        predicted = sequence.forecast
+        if predicted is not None and predicted.wait_ns:
+            taken_ns = now_ns - sequence.forecast_at_ns
+            self._check.observe(predicted.wait_ns, taken_ns - predicted.own_ns)

@@ -19,6 +19,7 @@ from headway.engine.accounts import RANKS
 from headway.engine.drafts import Draft, Drafter
 from headway.engine.grammars import Matcher
 from headway.engine.pooling import Pooler
+from headway.engine.promise import Forecast
 from headway.kv.prefix_cache import BlockKey, PrefixChain
 
 
@@ -81,7 +82,7 @@ class Sequence:
     deadline_ns   when its first token is due
     num_expected  tokens that it will have to compute, estimated when it came: its prompt less what was cached of it
     num_preemptions  how often it lost its blocks
-    forecast_ns   predicted time from forecast_at_ns to its first token; 0 = nothing was predicted
+    forecast      when its first token was predicted, from forecast_at_ns; None = it was not
     """
 
     __slots__ = (
@@ -90,8 +91,8 @@ class Sequence:
         "choice",
         "deadline_ns",
         "drafter",
+        "forecast",
         "forecast_at_ns",
-        "forecast_ns",
         "has_started",
         "is_decoding",
         "is_restoring",
@@ -135,7 +136,7 @@ class Sequence:
         self.num_expected = len(request.token_ids) if num_expected is None else num_expected
         self.num_preemptions = 0
         self.forecast_at_ns = 0
-        self.forecast_ns = 0.0
+        self.forecast: Forecast | None = None
         self.choice = choice
         self.order = order
         self.chain = chain
