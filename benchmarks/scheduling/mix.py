@@ -3,8 +3,8 @@
 Small questions, questions about a file that was read before, and conversations; eight tenants, each with a file and
 conversations of its own. A fresh file of 300 lines takes longer to read than the limit on TTFT allows, on this machine and
 with any of the servers, alone and idle: so each file is read once before anything is measured, as by an editor that asks
-about what is open, and conversations begin with 50 lines, so that their first turns can be on time. Every fifth turn has
-about a thousand tokens behind it, which were read when they were said.
+about what is open, and conversations begin with 30 lines, so that their first turns can be on time. Every fifth turn has
+some six hundred tokens behind it, which were read when they were said.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ OUTPUT_TOKENS = 32
 LIGHT, FILE, TALK = 0.5, 0.3, 0.2
 """Shares of requests; a conversation is five of them, so that 4 of 100 requests are fresh code."""
 TURNS = 5
-TALK_LINES = 50
+TALK_LINES = 30
 
 _FILE_WORKLOAD = "shared-prefix:1:10000"
 _SEEDS_PER_TENANT = 10

@@ -74,6 +74,24 @@ def test_high_takes_a_slot_and_blocks_from_low_at_the_next_step() -> None:
         assert load.got.of(request.request_id) == run_alone(request).of(request.request_id)
 
 
+def test_high_takes_a_slot_every_time_it_comes_and_the_oldest_of_low_go_on() -> None:
+    load = virtual_load(limits(max_num_seqs=4))
+    low = [classed(f"low{i}", prompt(40, i), 150, service_class="low") for i in range(6)]
+    load.submit(*low)
+    while len(load.token_ns.get("low3", [])) < 2:
+        load.step()
+    for number in range(30):
+        load.submit(classed(f"high{number}", prompt(30, 50 + number), 2, service_class="high"))
+        for _ in range(6):
+            load.step()
+    load.run()
+    assert max(load.ttft_ms(f"high{number}") for number in range(30)) <= 100
+    assert load.got.finished["low3"].num_preemptions > 10
+    assert load.got.finished["low0"].num_preemptions == 0
+    for request in low:
+        assert load.got.of(request.request_id) == run_alone(request).of(request.request_id)
+
+
 def test_high_waits_for_nobody_of_its_own_class_to_be_preempted() -> None:
     load = virtual_load(limits(max_num_seqs=2))
     load.submit(*(classed(f"h{i}", prompt(30, i), 20, service_class="high") for i in range(3)))

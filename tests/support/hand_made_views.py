@@ -38,7 +38,6 @@ class Seq:
     itl_target_ns: int | None = None
     max_tokens: int = 100
     is_resuming: bool = False
-    num_preemptions: int = 0
 
     @property
     def num_prompt(self) -> int:

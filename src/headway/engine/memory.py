@@ -5,9 +5,6 @@ from typing import Generic
 
 from headway.engine.view import S, View
 
-MAX_DISPLACED = 4
-"""So often a sequence may be preempted to let others start; then only the growth of those that run can take its blocks."""
-
 
 class Memory(Generic[S]):
     """What is available after all that was planned so far. Owned by one call of `plan`.
@@ -51,8 +48,6 @@ class Memory(Generic[S]):
         before = self.num_available, len(self.preempted), dict(self._released)
         displaced: list[S] = []
         for victim in victims:
-            if victim.num_preemptions >= MAX_DISPLACED:
-                continue
             self.preempt(victim)
             displaced.append(victim)
             if (

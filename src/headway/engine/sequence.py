@@ -81,7 +81,6 @@ class Sequence:
     arrival_ns    when its request came to the gateway
     deadline_ns   when its first token is due
     num_expected  tokens that it will have to compute, estimated when it came: its prompt less what was cached of it
-    num_preemptions  how often it lost its blocks
     forecast      when its first token was predicted, from forecast_at_ns; None = it was not
     """
 
@@ -101,7 +100,6 @@ class Sequence:
         "max_tokens",
         "num_computed",
         "num_expected",
-        "num_preemptions",
         "num_prompt",
         "num_shared",
         "order",
@@ -134,7 +132,6 @@ class Sequence:
         self.arrival_ns = arrival_ns
         self.deadline_ns = deadline_ns
         self.num_expected = len(request.token_ids) if num_expected is None else num_expected
-        self.num_preemptions = 0
         self.forecast_at_ns = 0
         self.forecast: Forecast | None = None
         self.choice = choice
@@ -252,7 +249,6 @@ class Sequence:
     def preempt(self) -> None:
         """Wait again, with all tokens kept; the caller has released the blocks."""
         self._move(Move.PREEMPT)
-        self.num_preemptions += 1
         self.num_computed = 0
         self.num_shared = 0
         if self.pooler is not None:

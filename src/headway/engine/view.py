@@ -84,11 +84,6 @@ class SequenceView(Protocol):
         ...
 
     @property
-    def num_preemptions(self) -> int:
-        """How often it lost its blocks."""
-        ...
-
-    @property
     def num_tokens(self) -> int:
         """Prompt and generated tokens."""
         ...
