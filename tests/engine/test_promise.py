@@ -73,6 +73,23 @@ def test_what_better_classes_took_lately_they_will_take_again() -> None:
     assert wait_s(new(rank=1), queue=[before(1, 900)], accounts=accounts) == pytest.approx(1.9, rel=0.05)
 
 
+def test_tenants_served_less_leave_at_least_an_even_part() -> None:
+    accounts = Accounts((50, 30, 20))
+    for tenant in ("me", "a", "b", "c"):
+        accounts.enter(tenant)
+    for tenant, num_tokens in (("me", 9000), ("a", 1000), ("b", 1000), ("c", 1000)):
+        accounts.charge(1, tenant, num_tokens, 0, NOW_NS)
+    accounts.note_busy(20 * NS_PER_S, NOW_NS)
+    assert wait_s(new(100), queue=[before(1, 900)], accounts=accounts) == pytest.approx(
+        1000 / 0.75 / 1000 - 0.1, rel=0.05
+    )
+    for tenant in ("a", "b", "c"):
+        accounts.charge(1, tenant, 2000, 0, NOW_NS)
+    accounts.charge(1, "me", 9000, 0, NOW_NS)
+    accounts.charge(1, "a", 60_000, 0, NOW_NS)  # it is ahead now and overtakes nobody
+    assert wait_s(new(100), queue=[before(1, 900)], accounts=accounts) < 1.2
+
+
 def test_without_a_slot_it_waits_for_ends() -> None:
     running = [replace(decoding(i, 6, (i,)), rank=1) for i in range(4)]
     learnt = machine()

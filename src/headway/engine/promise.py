@@ -140,7 +140,9 @@ def _tokens_before(new: SequenceView, ahead: Iterable[SequenceView], view: View[
     )
     num_tenants, tenants_tokens = view.accounts.overtaking(new.rank, new.tenant, now_ns)
     of_tenants = tenants_tokens / total if total else 0.0
-    left = max(shares[new.rank] / (1 + num_tenants), 1 - sum(parts[: new.rank]) - of_tenants)
+    busy = sum(shares[rank] for rank in range(3) if rank == new.rank or by_rank[rank] or tokens[rank])
+    of_class = max(shares[new.rank] / busy, 1 - sum(parts[: new.rank]))
+    left = max(of_class / (1 + num_tenants), of_class - of_tenants)
     return max(before + others, through / left - new.num_left)
 
 
