@@ -130,7 +130,7 @@ def class_deadlines(text: str) -> tuple[float, float, float]:
     """Parse three numbers of seconds over 0; raises ArgumentTypeError."""
     values = [above_zero(part) for part in text.split(",")]
     if len(values) != 3:
-        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers of seconds such as 2,15,120")
+        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers of seconds such as 5,60,600")
     return (values[0], values[1], values[2])
 
 
@@ -254,7 +254,7 @@ def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
         metavar="HIGH,NORMAL,LOW",
         default=(_SCHEDULER.high_ttft_s, _SCHEDULER.normal_ttft_s, _SCHEDULER.low_ttft_s),
         help="seconds within which each class's first token is due, where a request does not say; a prompt that takes "
-        "more than a quarter of it alone has four times its own time (default: 2,15,120)",
+        "more than a quarter of it alone has four times its own time (default: 5,60,600)",
     )
     group.add_argument(
         "--class-shares",

@@ -24,10 +24,10 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What a step may take while anything runs, as far as prompts can be cut; None = only `max_prefill_tokens` counts."""
     prefix_cache: bool = True
     """Whether prompts start from what is cached of them."""
-    high_ttft_s: float = 2.0
-    normal_ttft_s: float = 15.0
-    low_ttft_s: float = 120.0
-    """When the first token is due, by class, where a request does not say."""
+    high_ttft_s: float = 5.0
+    normal_ttft_s: float = 60.0
+    low_ttft_s: float = 600.0
+    """When the first token is due, by class, where a request does not say: wide, as who does not say would rather wait."""
     class_shares: tuple[int, int, int] = (50, 30, 20)
     """Percent of the tokens for high, normal and low while all three have work waiting."""
     lend_high: Literal["idle", "never"] = "idle"
