@@ -121,7 +121,7 @@ def never_right(script: Script) -> Script:
 
 def play(runner: PlayedRunner, scripts: Sequence[Script], max_draft_tokens: int) -> Run:
     """Decode `scripts` together, on an engine that has not seen them."""
-    limits = SchedulerConfig(max_draft_tokens=max_draft_tokens, max_prefill_tokens=4096)
+    limits = SchedulerConfig(max_draft_tokens=max_draft_tokens, max_prefill_tokens=4096, itl_target_s=None)
     engine = Engine(runner, limits, MonotonicClock(), engine_info("played", runner))
     runner.scripts = dict(enumerate(scripts))
     for seed, script in enumerate(scripts):
@@ -205,7 +205,7 @@ def open_model(args: argparse.Namespace) -> tuple[Runner, Tokenizer]:
         kv=args.kv,
         threads=args.threads,
         max_context=2048,
-        scheduler=SchedulerConfig(max_num_seqs=args.batch),
+        scheduler=SchedulerConfig(max_num_seqs=args.batch, itl_target_s=None),
     )
     runner = find_model(args.model, args.weights).load(config)
     tokenizer = open_text(resolve_model("smollm2" if is_random(args.model) else args.model)).tokenizer

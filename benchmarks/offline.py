@@ -101,7 +101,9 @@ def main() -> None:
         weights=args.weights,
         kv=args.kv,
         threads=args.threads,
-        scheduler=SchedulerConfig(max_prefill_tokens=args.prompt_tokens, max_draft_tokens=0),
+        scheduler=SchedulerConfig(
+            max_prefill_tokens=args.prompt_tokens, max_draft_tokens=0, itl_target_s=None
+        ),
     )
     engine = build_engine(config, MonotonicClock())
     runs: dict[str, list[Run]] = {}

@@ -23,7 +23,7 @@ import time
 from itertools import pairwise
 
 from headway.core.clock import MonotonicClock
-from headway.core.config import EngineConfig
+from headway.core.config import EngineConfig, SchedulerConfig
 from headway.core.messages import Submit
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
@@ -55,6 +55,7 @@ def offline_worker(args: argparse.Namespace) -> None:
         model_path=str(resolve_model(args.model)),
         weights=args.weights,
         threads=args.threads,
+        scheduler=SchedulerConfig(itl_target_s=None),
     )
     engine = build_engine(config, MonotonicClock())
     for index in range(args.clients):
@@ -102,7 +103,8 @@ class Server:
 def serving_steps_ms(args: argparse.Namespace, salt: str) -> tuple[list[float], int]:
     """Return the intervals between tokens while every stream decodes, and the prompts' length in tokens."""
     threads = ["--threads", str(args.threads)] if args.threads else []
-    server = Server(args.model, ["--weights", args.weights, *threads])
+    # No target: with one, 64 streams that fill a step let prompts in so slowly that the first end before the last begin.
+    server = Server(args.model, ["--weights", args.weights, "--itl-target", "none", *threads])
     try:
         requests = [
             chat_request("127.0.0.1", args.model, prompt(index, salt), args.output_tokens)

@@ -276,7 +276,7 @@ def report_steps(vocabulary: Any, tokens: list[bytes], end_id: int) -> None:
             grammars = InlineGrammars(
                 lambda request: [vocabulary.compile(request.grammar, request.stop_token_ids)]
             )
-            engine = Engine(runner, SchedulerConfig(), MonotonicClock(), info, grammars)
+            engine = Engine(runner, SchedulerConfig(itl_target_s=None), MonotonicClock(), info, grammars)
             for index in range(num_sequences):
                 engine.handle(
                     Submit(
