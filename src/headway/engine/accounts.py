@@ -69,27 +69,6 @@ class Accounts:
             return 0.0
         return sum(self._totals) * max(0, WINDOW_NS - self._busy_ns) / self._busy_ns
 
-    def overtaking(self, rank: int, tenant: str, now_ns: int) -> tuple[int, float]:
-        """Return how many tenants of a class were served less than `tenant`, and their tokens in the window.
-
-        They may go before it when they come again: surely those that are behind by more than `lead`, whose tokens count in
-        full, others' in proportion.
-        """
-        self._slide(now_ns)
-        own, lead = max(self._floor, self.served.get(tenant, 0)), max(1.0, self.lead(now_ns))
-        count, num_tokens = 0, 0.0
-        for (other_rank, name), tokens in self._by_tenant.items():
-            behind = own - max(self._floor, self.served.get(name, 0))
-            if other_rank == rank and name != tenant and behind > 0:
-                count += 1
-                num_tokens += tokens * min(1.0, behind / lead)
-        return count, num_tokens
-
-    def lead(self, now_ns: int) -> float:
-        """Return how much more service than others a tenant may have had and still count as their equal."""
-        self._slide(now_ns)
-        return LEAD_S * sum(self._totals) * NS_PER_S / self._busy_ns if self._busy_ns else 0.0
-
     def note_busy(self, duration_ns: int, now_ns: int) -> None:
         """A step took `duration_ns`."""
         self._slice(now_ns).busy_ns += duration_ns
@@ -140,6 +119,27 @@ class Accounts:
         active = [self.served[name] for name in self._num_active if name in self.served]
         if active:
             self._floor = max(self._floor, min(active))
+
+    def overtaking(self, rank: int, tenant: str, now_ns: int) -> tuple[int, float]:
+        """Return how many tenants of a class were served less than `tenant`, and their tokens in the window.
+
+        They may go before it when they come again: surely those that are behind by more than `lead`, whose tokens count in
+        full, others' in proportion.
+        """
+        self._slide(now_ns)
+        own, lead = max(self._floor, self.served.get(tenant, 0)), max(1.0, self.lead(now_ns))
+        count, num_tokens = 0, 0.0
+        for (other_rank, name), tokens in self._by_tenant.items():
+            behind = own - max(self._floor, self.served.get(name, 0))
+            if other_rank == rank and name != tenant and behind > 0:
+                count += 1
+                num_tokens += tokens * min(1.0, behind / lead)
+        return count, num_tokens
+
+    def lead(self, now_ns: int) -> float:
+        """Return how much more service than others a tenant may have had and still count as their equal."""
+        self._slide(now_ns)
+        return LEAD_S * sum(self._totals) * NS_PER_S / self._busy_ns if self._busy_ns else 0.0
 
     # Both
 

@@ -5,13 +5,13 @@ The largest n within what the target leaves is the root of that. Aimed is below 
 prefill: Sarathi-Serve, arXiv 2403.02310; there the chunk is a constant found beforehand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, sqrt
 
 from headway.core.clock import NS_PER_S
 from headway.core.config import SchedulerConfig
 from headway.engine.step_time import Load, StepTime
-from headway.engine.view import Chunk, S
+from headway.engine.view import Chunk, S, SequenceView
 
 MIN_CHUNK = 16
 """A step carries so many prompt tokens whatever its target: so a prompt of n tokens waits for n / 16 steps at most."""
@@ -98,9 +98,9 @@ def load_of(chunks: Sequence[Chunk[S]]) -> Load:
     )
 
 
-def target_ns(limits: SchedulerConfig, decoding: Sequence[Chunk[S]]) -> int | None:
+def target_ns(limits: SchedulerConfig, decoding: Iterable[SequenceView]) -> int | None:
     """Return what the step may take: the configured target, or less where a running stream asks for less."""
-    targets = [t for chunk in decoding if (t := chunk.sequence.itl_target_ns) is not None]
+    targets = [target for sequence in decoding if (target := sequence.itl_target_ns) is not None]
     if limits.itl_target_s is not None:
         targets.append(int(limits.itl_target_s * NS_PER_S))
     return min(targets, default=None)

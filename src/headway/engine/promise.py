@@ -22,7 +22,7 @@ from headway.core.config import SchedulerConfig
 from headway.core.errors import DeadlineUnmet
 from headway.engine.chunking import aim_ns, attended, ns_per_prompt_token, target_ns
 from headway.engine.step_time import Load
-from headway.engine.view import Chunk, S, SequenceView, View
+from headway.engine.view import S, SequenceView, View
 
 STRETCH = 4
 """A class's deadline is at least so many times what the prompt takes alone: a long prompt is not late for being long."""
@@ -49,7 +49,7 @@ def own_ns(num_tokens: int, view: View[S], limits: SchedulerConfig) -> float:
     """Return how long a prompt takes of which `num_tokens` are not cached, while nothing else runs."""
     alone = Load(0, 0, 0, 0)
     per_token = ns_per_prompt_token(view.step_time, alone, target_ns(limits, ()), limits.max_prefill_tokens)
-    return num_tokens * per_token + attended(0, num_tokens) * view.step_time.per_attended_ns
+    return _prompt_ns(num_tokens, per_token, view)
 
 
 def forecast(
@@ -58,15 +58,14 @@ def forecast(
     """Return when `new`, which has just come, would be computed. `mean_output`: tokens of recent answers."""
     decoding = [s for s in view.running if s.is_decoding]
     ahead = [s for s in (*view.running, *view.waiting) if not s.is_decoding and s.order != new.order]
-    num_running = min(
-        limits.max_num_seqs, len(decoding) + len(ahead) // 2
-    )  # while it waits, they begin to decode
+    # While it waits, those before it begin to decode.
+    num_running = min(limits.max_num_seqs, len(decoding) + len(ahead) // 2)
     context = sum(s.num_computed for s in decoding)
     mean_context = (
         context / len(decoding) if decoding else sum(s.num_prompt for s in ahead) / max(1, len(ahead))
     )
     load = Load(0, num_running, int(mean_context * num_running), 0)
-    target = target_ns(limits, [Chunk(s, 1, True) for s in decoding])
+    target = target_ns(limits, decoding)
     per_token_ns = ns_per_prompt_token(view.step_time, load, target, limits.max_prefill_tokens)
     if not per_token_ns:
         return Forecast(0.0, 0.0)
@@ -77,7 +76,7 @@ def forecast(
         step_ns = view.step_time.of(load) if target is None else aim_ns(target, view.step_time)
     return Forecast(
         max(num_before * per_token_ns, slots_ns) + step_ns,
-        new.num_left * per_token_ns + attended(0, new.num_left) * view.step_time.per_attended_ns,
+        _prompt_ns(new.num_left, per_token_ns, view),
     )
 
 
@@ -111,6 +110,11 @@ def lateness(
         "or allow more time.",
         retry_after_s=retry_after_s,
     )
+
+
+def _prompt_ns(num_tokens: int, per_token_ns: float, view: View[S]) -> float:
+    """Return what a prompt takes of which `num_tokens` are to be computed, with what they attend to."""
+    return num_tokens * per_token_ns + attended(0, num_tokens) * view.step_time.per_attended_ns
 
 
 def _tokens_before(new: SequenceView, ahead: Iterable[SequenceView], view: View[S], now_ns: int) -> float:

@@ -43,7 +43,7 @@ def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:
     admitted: list[Admission[S]] = []
     prefilling: list[Chunk[S]] = []
     if len(kept) > len(decoding) or view.waiting:
-        load, target = decode_load(decoding), target_ns(limits, decoding)
+        load, target = decode_load(decoding), target_ns(limits, (chunk.sequence for chunk in decoding))
         queue = _queue(view, limits, kept, lent, load=load, target=target, now_ns=now_ns)
         room = Room(view.step_time, load, target, limits.max_prefill_tokens)
         starts = Starts(queue, policy, memory, kept, lent)

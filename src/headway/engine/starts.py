@@ -32,12 +32,11 @@ class Starts(Generic[S]):
         self._lent = lent
         self._computing = [s for s in running if not s.is_decoding]
         self._num_slots = queue.limits.max_num_seqs - len(running)
-        self.closed = bool(memory.preempted)  # who runs is short of memory already
-        self.closed |= self._num_slots <= 0 and self._displaces is None
+        self.closed = bool(memory.preempted) or self._no_slot  # who runs is short of memory already
 
     def shared(self, sequence: S) -> Sequence[int] | None:
         """Return the cached blocks that a waiting sequence would start from; None where it cannot start now."""
-        if self.closed or (self._num_slots <= 0 and self._displaces is None):
+        if self.closed:
             return None
         if computing(self._queue.view, sequence, self._computing) is not None:
             return None
@@ -58,8 +57,14 @@ class Starts(Generic[S]):
             self._computing = [s for s in self._computing if s.order not in lost]
         memory.take(memory.missing_to_start(sequence, shared))
         self._num_slots -= 1
+        self.closed = self._no_slot
         self._computing.append(sequence)
         return True
+
+    @property
+    def _no_slot(self) -> bool:
+        """Whether there is no slot, and none can be taken."""
+        return self._num_slots <= 0 and self._displaces is None
 
     def _victims(self, sequence: S) -> list[S]:
         if self._displaces is None or not self._displaces(self._queue, sequence):
