@@ -106,7 +106,12 @@ $(STAMP)/lab: requirements/lab.txt | $(STAMP)/base
 	@$(PIP) install --require-hashes -r requirements/lab.txt
 	@touch $@
 
-$(STAMP)/dev: requirements/dev.txt $(STAMP)/lab
+$(STAMP)/extras: requirements/gateway.txt requirements/editor.txt | $(STAMP)/base
+	@echo "installing what several gateways, traces and prompts of code need (hash-locked)"
+	@$(PIP) install --require-hashes -r requirements/gateway.txt -r requirements/editor.txt
+	@touch $@
+
+$(STAMP)/dev: requirements/dev.txt $(STAMP)/lab $(STAMP)/extras
 	@echo "installing lint, type and test tools (hash-locked)"
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@

@@ -28,8 +28,11 @@ def test_dependencies_are_what_is_locked() -> None:
     assert set(PROJECT["project"]["dependencies"]) == requirements("runtime.in")
 
 
-def test_the_labs_dependencies_are_what_is_locked() -> None:
-    assert set(PROJECT["project"]["optional-dependencies"]["lab"]) == requirements("lab.in")
+def test_the_extras_dependencies_are_what_is_locked() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert {name: set(extra) for name, extra in extras.items()} == {
+        name: requirements(f"{name}.in") for name in ("editor", "gateway", "lab")
+    }
 
 
 def test_build_dependencies_are_what_is_locked() -> None:
@@ -37,7 +40,7 @@ def test_build_dependencies_are_what_is_locked() -> None:
 
 
 def test_every_locked_version_carries_a_hash_and_no_index_is_named() -> None:
-    for name in ("build", "runtime", "dev", "lab"):
+    for name in ("build", "runtime", "dev", "lab", "gateway", "editor"):
         text = (ROOT / "requirements" / f"{name}.txt").read_text()
         pins = re.findall(r"^[a-z0-9_.-]+==[^\\\n]+\\\n +--hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
         assert len(pins) == len(re.findall(r"^[a-z0-9_.-]+==", text, re.MULTILINE)) > 0

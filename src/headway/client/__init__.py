@@ -1,0 +1,1 @@
+"""What a program calls: deadlines, fallbacks, resumed streams, prompts."""

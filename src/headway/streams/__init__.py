@@ -1,0 +1,1 @@
+"""Streams that survive: ids, logs, acknowledgements and resending. It knows no HTTP."""
