@@ -42,6 +42,8 @@ SHARES = (0.3, 0.6, 0.8)
 LIMIT = 0.10
 LEAST_TTFT_MS = 480
 SCHEDULER = SchedulerConfig(max_draft_tokens=0)
+MANY = 16
+"""Users at once who ask as fast as they are answered: more would be answered no faster."""
 FIGURES = ("ttft_p50_ms", "ttft_p95_ms", "output_tok_s")
 
 
@@ -96,11 +98,16 @@ class Real:
 
 
 def knee(options: RunOptions, run: Any) -> float:
-    """Return the highest rate that keeps the limit on TTFT, by the lab's ladder."""
+    """Return the highest rate that keeps the limit on TTFT, by the lab's ladder around what the service can do at all."""
     alone = run(replace(options, arrival="closed:1", num_requests=12, output_tokens=16))
     limit_ms = max(LEAST_TTFT_MS, 3 * figures(alone)["ttft_p50_ms"])
     slo = parse_slo(f"ttft={limit_ms:.0f}ms")
-    ladder = run(replace(options, arrival="ladder", slo=slo, num_requests=100)).ladder
+    full = run(replace(options, arrival=f"closed:{MANY}", num_requests=6 * MANY)).summary
+    most = full.num_ok / full.duration_s
+    rules = (
+        f"floor_rate={most / 50:.4g},start_rate={most / 2:.4g},target_rate={2 * most:.4g},step_rate={most / 4:.4g}"
+    )
+    ladder = run(replace(options, arrival=f"ladder:{rules}", slo=slo, num_requests=100)).ladder
     assert isinstance(ladder, LadderRun)
     if ladder.finding is None or ladder.finding.kept is None:
         raise RuntimeError(f"no knee of {options.workload}: {ladder.sentence()}")
