@@ -60,7 +60,9 @@ def parse_event_id(text: str) -> tuple[str, Cursor]:
     """Take an event's id apart, as `Last-Event-ID` brings it; raises InvalidRequest for anything else."""
     match = _EVENT_ID.fullmatch(text)
     if match is None:
-        raise InvalidRequest("Last-Event-ID must be the id of an event of this server.", param="last-event-id")
+        raise InvalidRequest(
+            "Last-Event-ID must be the id of an event of this server.", param="last-event-id"
+        )
     return match[1], _cursor(match[2], match[3], "last-event-id")
 
 

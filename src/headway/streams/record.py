@@ -110,7 +110,7 @@ def attach(record: StreamRecord | None, owner: str, cursor: Cursor) -> int:
         raise stream_not_found()
     if record.state == "gone" or (cursor.seq and cursor.epoch != record.epoch):
         raise stale_epoch()
-    check_position(record, cursor.seq)
+    check_position(record.acked, record.last_seq, cursor.seq)
     return cursor.seq
 
 
@@ -119,11 +119,11 @@ def stale_epoch() -> ResyncRequired:
     return ResyncRequired("The stream has expired, was cancelled or began anew; send the request again.")
 
 
-def check_position(record: StreamRecord, seq: int) -> None:
-    """Raise ResyncRequired unless all that follows event `seq` is, or will be, in the log."""
-    if seq < record.acked:
+def check_position(acked: int, last_seq: int, seq: int) -> None:
+    """Raise ResyncRequired unless a log that has `acked` + 1 to `last_seq` has, or will have, all that follows `seq`."""
+    if seq < acked:
         raise ResyncRequired(
-            f"Events up to {record.acked} were acknowledged and dropped, and you stand at {seq}; send the request again."
+            f"Events up to {acked} were acknowledged and dropped, and you stand at {seq}; send the request again."
         )
-    if seq > record.last_seq:
+    if seq > last_seq:
         raise ResyncRequired(f"Event {seq} is lost, or never was; send the request again.")

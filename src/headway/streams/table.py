@@ -79,6 +79,14 @@ class StreamTable:
         """Return a stream, or None."""
         return self._open.get(stream_id) or self._over.get(stream_id) or self._gone.get(stream_id)
 
+    def due_ms(self, state: StreamState | None) -> int:
+        """Return when what begins now ends by itself: a lease, for None; else the state a stream enters."""
+        limits = self._limits
+        lasts_ms = (
+            limits.lease_ms if state is None else limits.remembered_ms if state == "gone" else limits.ttl_ms
+        )
+        return self._now_ms() + lasts_ms
+
     def check_room(self, meta: bytes) -> None:
         """Raise StreamLogFull unless one more stream may begin."""
         is_full = len(self._open) + len(self._over) >= self._limits.max_streams
@@ -100,7 +108,7 @@ class StreamTable:
     def take(self, stream: StoredStream) -> Lease:
         """Give the lease of an open stream to a new holder."""
         stream.fence += 1
-        stream.due_ms = self._now_ms() + self._limits.lease_ms
+        stream.due_ms = self.due_ms(None)
         return Lease(stream.stream_id, stream.fence)
 
     def held(self, lease: Lease) -> StoredStream:
@@ -112,13 +120,13 @@ class StreamTable:
 
     def renew(self, lease: Lease) -> None:
         """As `StreamLog.renew`."""
-        self.held(lease).due_ms = self._now_ms() + self._limits.lease_ms
+        self.held(lease).due_ms = self.due_ms(None)
 
     def may_append(self, lease: Lease, after: int, entries: Sequence[Entry], end: EndState | None) -> bool:
         """Whether an append would be taken; False = full. Raises LeaseLost, ResyncRequired."""
         stream = self.held(lease)
         if after != stream.last_seq:
-            check_position(stream.record(), after)
+            check_position(stream.acked, stream.last_seq, after)
             raise stale_epoch()
         usage = Usage(len(stream.events), stream.num_bytes)
         return end is not None or fits(len(entries), num_bytes_of(entries), usage, self.total, self._limits)
@@ -130,17 +138,16 @@ class StreamTable:
         stream.events += entries
         stream.num_bytes += num_bytes
         self.total.add(len(entries), num_bytes)
-        stream.due_ms = self._now_ms() + self._limits.lease_ms
+        stream.due_ms = self.due_ms(end)
         if end is not None:
             stream.state = move(stream.state, end)
-            stream.due_ms = self._now_ms() + self._limits.ttl_ms
             self._over[stream.stream_id] = self._open.pop(stream.stream_id)
         return stream.last_seq
 
     def read(self, stream_id: str, epoch: int, after: int, limit: int) -> Page:
         """As `StreamLog.read`."""
         stream = self._kept(stream_id, epoch)
-        check_position(stream.record(), after)
+        check_position(stream.acked, stream.last_seq, after)
         begin = after - stream.acked
         entries = stream.events[begin : begin + limit]
         events = tuple(Event(seq, entry) for seq, entry in enumerate(entries, after + 1))
@@ -190,7 +197,7 @@ class StreamTable:
         stream.meta = b""
         stream.acked = last_seq
         stream.state = move(stream.state, "gone")
-        stream.due_ms = self._now_ms() + self._limits.remembered_ms
+        stream.due_ms = self.due_ms("gone")
         self._gone[stream_id] = stream
         return True
 
