@@ -29,9 +29,9 @@ class Exchange:
             "http_version": "1.1",
             "method": method,
             "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
+            "path": path.partition("?")[0],
+            "raw_path": path.partition("?")[0].encode(),
+            "query_string": path.partition("?")[2].encode(),
             "root_path": "",
             "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
             "client": ("127.0.0.1", 1),
@@ -98,6 +98,27 @@ class Exchange:
         assert event.startswith(b"data: ")
         return event[len(b"data: ") :].decode()
 
+    async def read_numbered(self) -> tuple[str, str] | None:
+        """Return the next event's id and data, comments left out; None at the end of the body."""
+        while b"\n\n" not in self._buffer and not self.complete:
+            await self._next()
+        event, mark, self._buffer = self._buffer.partition(b"\n\n")
+        lines = [line for line in event.decode().split("\n") if not line.startswith(":")]
+        if not mark:
+            assert not any(lines), f"the body ends within an event: {event!r}"
+            return None
+        name, data = lines[0], lines[-1]
+        assert name.startswith("id: ")
+        assert data.startswith("data: ")
+        return name[len("id: ") :], data[len("data: ") :]
+
+    async def read_all_numbered(self) -> list[tuple[str, str]]:
+        """Return the events that are left."""
+        events = []
+        while (event := await self.read_numbered()) is not None:
+            events.append(event)
+        return events
+
     async def read_json_event(self) -> dict[str, object]:
         event = await self.read_event()
         assert event is not None
@@ -115,6 +136,15 @@ class Exchange:
         value = msgspec.json.decode(await self.read_body())
         assert isinstance(value, dict)
         return value
+
+    @property
+    def received(self) -> bytes:
+        """What has come and was not read as events."""
+        return self._buffer
+
+    async def wait_bytes(self) -> None:
+        """Wait for the next part of the response."""
+        await self._next()
 
     _buffer = b""
 

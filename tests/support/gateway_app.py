@@ -15,6 +15,7 @@ from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ChatTemplate, ServedModel, Tokenizer
+from headway.gateway.streams import Streams
 from headway.gateway.tool_support import find_tool_support
 from headway.models.text_side import FimTokens
 from support.asgi_client import Exchange
@@ -53,8 +54,11 @@ class Service:
     def complete(self, **fields: object) -> Exchange:
         return self.post("/v1/completions", {"model": MODEL, "prompt": "hi", **fields})
 
-    def get(self, path: str) -> Exchange:
-        return Exchange(self.app, "GET", path)
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Exchange:
+        return Exchange(self.app, "GET", path, headers=headers)
+
+    def delete(self, path: str) -> Exchange:
+        return Exchange(self.app, "DELETE", path)
 
     @property
     def ended(self) -> list[RequestEnded]:
@@ -94,6 +98,7 @@ def service(
     fim: FimTokens | None = None,
     pooling: Pooling | None = None,
     info: EngineInfo = INFO,
+    streams: Streams | None = None,
 ) -> Service:
     engine = FakeEngineClient(info, script)
     clock = ManualClock(10_000_000_000)
@@ -105,5 +110,6 @@ def service(
         wall_time_s=lambda: 1_800_000_000.5,
         hook=events.append,
         metrics=metrics,
+        streams=streams,
     )
     return Service(create_app(gateway), gateway, engine, clock, events)

@@ -83,6 +83,20 @@ def add_parser(subparsers: "Subparsers") -> None:
         "then tells one what another has asked (default: one for each)",
     )
     network.add_argument(
+        "--streams",
+        metavar="PLACE",
+        default=_GATEWAY.streams,
+        help="where resumable streams are kept: memory, the path of an SQLite file, or a redis:// URL "
+        "(default: %(default)s)",
+    )
+    network.add_argument(
+        "--stream-grace",
+        metavar="SECONDS",
+        type=positive,
+        default=30,
+        help="how long the answer of a resumable stream goes on while nobody reads it (default: %(default)s)",
+    )
+    network.add_argument(
         "--max-body",
         metavar="SIZE",
         type=byte_size,
@@ -127,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
                 trust_headers=args.trust_headers,
                 share_prefixes=args.share_prefixes,
                 pooling=args.pooling,
+                streams=args.streams,
+                stream_grace_s=args.stream_grace,
             ),
             drain_timeout_s=args.drain_timeout,
             log_level=args.log_level.upper(),

@@ -59,10 +59,10 @@ async def running_service(
     )
     try:
         assembly = await _start(engine, engine_config, gateway_config)
+        gateway, app = await assembly.finish(engine, clock, metrics)
     except BaseException:
         await engine.close()
         raise
-    gateway, app = assembly.finish(engine, clock, metrics)
     try:
         yield Service(app=app, gateway=gateway, engine=engine)
     finally:

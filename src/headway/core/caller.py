@@ -37,3 +37,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     service_class: ServiceClass = "normal"
     kind: Kind = "user"
     limits: CallerLimits = CallerLimits()
+
+
+NOBODY = Caller()
+"""Nobody in particular: where nobody is asked who he is, everybody is."""

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from headway.gateway.chat import ChatEndpoint
 from headway.gateway.completions import CompletionEndpoint
@@ -19,6 +19,9 @@ from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
 from headway.gateway.responses import ResponsesEndpoint
 from headway.gateway.sessions import SessionEndpoint
+from headway.gateway.stream_answer import STREAM_HEADER
+from headway.gateway.stream_routes import StreamAckEndpoint, StreamEndpoint
+from headway.gateway.stream_socket import StreamSocket
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
 from headway.wire.messages_response import message_error
@@ -26,7 +29,7 @@ from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 
 def create_app(gateway: Gateway) -> Starlette:
-    """Return the application that serves `gateway`; its lifespan closes the gateway, not the engines."""
+    """Return the application that serves `gateway`; its lifespan closes the gateway and its streams, not the engines."""
     plain = PlainEndpoints(gateway)
     chat = ChatEndpoint()
 
@@ -35,6 +38,8 @@ def create_app(gateway: Gateway) -> Starlette:
         try:
             yield
         finally:
+            if gateway.streams is not None:
+                await gateway.streams.close()
             gateway.close()
 
     middleware = [
@@ -51,7 +56,7 @@ def create_app(gateway: Gateway) -> Starlette:
             allow_origins=gateway.config.allow_origins,
             allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
-            expose_headers=("x-request-id", "retry-after"),
+            expose_headers=("x-request-id", "retry-after", STREAM_HEADER),
         )
         middleware.insert(0, cors)
     return Starlette(
@@ -69,6 +74,7 @@ def create_app(gateway: Gateway) -> Starlette:
             Route("/tokenize", TokenService(gateway, parse_tokenize, tokenized), methods=["POST"]),
             Route("/detokenize", TokenService(gateway, parse_detokenize, detokenized), methods=["POST"]),
             Route("/v1/sessions/{session}", SessionEndpoint(gateway).release, methods=["DELETE"]),
+            *_stream_routes(gateway),
             Route("/v1/models", plain.models),
             Route("/v1/models/{name:path}", plain.model),
             Route("/health", plain.health),
@@ -80,3 +86,14 @@ def create_app(gateway: Gateway) -> Starlette:
         exception_handlers={HTTPException: http_error},
         lifespan=lifespan,
     )
+
+
+def _stream_routes(gateway: Gateway) -> list[BaseRoute]:
+    if gateway.streams is None:
+        return []
+    streams = gateway.streams
+    return [
+        Route("/v1/streams/{stream}", StreamEndpoint(gateway, streams), methods=["GET", "DELETE"]),
+        Route("/v1/streams/{stream}/ack", StreamAckEndpoint(gateway, streams), methods=["POST"]),
+        WebSocketRoute("/v1/streams/{stream}/ws", StreamSocket(gateway, streams)),
+    ]

@@ -21,6 +21,7 @@ from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, find_model
 from headway.wire.json_bounds import SMALL_BYTES
+from headway.wire.resumable import wants_resumable
 from headway.wire.service_headers import ServiceTerms, parse_service_headers
 
 
@@ -42,11 +43,15 @@ class OpenCall(Generic[C]):
 
     num_bytes   of its body
     terms       what it asks of scheduling
+    owner       the public id of the token that it came with
+    resumable   whether its stream is to outlive its connection
     """
 
     call: C
     num_bytes: int
     terms: ServiceTerms
+    owner: str
+    resumable: bool
     served: ServedModel
     record: RequestRecord
     client: ClientWatch
@@ -88,6 +93,8 @@ async def conduct(
                         call=call,
                         num_bytes=num_bytes,
                         terms=terms,
+                        owner=info.caller.token_id,
+                        resumable=wants_resumable(scope["headers"]),
                         served=served,
                         record=record,
                         client=client,

@@ -33,5 +33,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     is known, or a proxy sets those headers and drops what strangers sent; else anybody could promote himself."""
     share_prefixes: bool = False
     """Whether tenants share one prefix cache. Then how fast an answer begins tells a tenant what others have asked."""
+    streams: str = "memory"
+    """Where resumable streams are kept: "memory", the path of an SQLite file, or a Redis URL (`streams.places`)."""
+    stream_grace_s: float = 30.0
+    """How long the answer of a resumable stream goes on while nobody reads it."""
     allow_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the service (CORS); empty = none, ("*",) = all."""

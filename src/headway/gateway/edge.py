@@ -11,6 +11,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headway.core.caller import NOBODY, Caller
 from headway.core.clock import NS_PER_MS, Clock
 from headway.core.errors import HeadwayError, InternalError
 from headway.gateway.client_watch import ClientGone
@@ -32,6 +33,7 @@ class RequestInfo:
     """What the edge and an endpoint tell each other.
 
     error_body   the shape in which the request's API describes errors
+    caller       who asks; nobody in particular where nobody is asked who he is
     terms        what the request asks of scheduling; None = it was not asked, or nobody trusts what it says
     record       set once the request named a model
     """
@@ -39,6 +41,7 @@ class RequestInfo:
     request_id: str
     arrival_ns: int
     error_body: ErrorBody = error_body
+    caller: Caller = NOBODY
     terms: ServiceTerms | None = None
     record: RequestRecord | None = None
     error: HeadwayError | None = None
@@ -71,7 +74,9 @@ class Edge:
         self._send_timeout_s = send_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; other scopes pass through."""
+        """Serve one request; a socket only gets its info, other scopes pass through."""
+        if scope["type"] == "websocket":
+            scope[_SCOPE_KEY] = RequestInfo(secrets.token_hex(16), self._clock.now_ns())
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

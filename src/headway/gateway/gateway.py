@@ -10,6 +10,7 @@ from headway.gateway.body_budget import BodyBudget
 from headway.gateway.config import GatewayConfig
 from headway.gateway.prompt_worker import PromptWorker
 from headway.gateway.served import ServedModel
+from headway.gateway.streams import Streams
 
 MetricsPage = Callable[[], tuple[str, bytes]]
 """Returns the content type and the body of `/metrics`."""
@@ -19,6 +20,7 @@ class Gateway:
     """The service behind the routes. It owns the tokenising thread; engines belong to whoever started them.
 
     hook          receives `FirstToken`, `TokensArrived` and `RequestEnded`; None = nobody listens
+    streams       keeps resumable streams; None = there are none
     wall_time_s   Unix seconds, only for the `created` labels
     """
 
@@ -31,6 +33,7 @@ class Gateway:
         wall_time_s: Callable[[], float],
         hook: Hook | None = None,
         metrics: MetricsPage | None = None,
+        streams: Streams | None = None,
     ) -> None:
         self.models = dict(models)
         self.config = config
@@ -38,6 +41,7 @@ class Gateway:
         self.wall_time_s = wall_time_s
         self.hook = hook
         self.metrics = metrics
+        self.streams = streams
         self.prompt_worker = PromptWorker(
             max_pending=config.max_pending_prompts, max_pending_bytes=config.max_pending_prompt_bytes
         )
@@ -74,6 +78,12 @@ class Gateway:
         if self._draining:
             return dict.fromkeys(self.models, "draining")
         return {name: served.engine.state for name, served in self.models.items()}
+
+    def hold_active(self, task: "asyncio.Task[None]") -> None:
+        """Count something else as a call being served until `task` is done."""
+        held = self.count_active()
+        held.__enter__()
+        task.add_done_callback(lambda _: held.__exit__(None, None, None))
 
     @contextmanager
     def count_active(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 What differs between chat and text completions is in `chat` and `completions`; this walk is the same for both.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from functools import partial
@@ -24,6 +25,10 @@ from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer
+from headway.gateway.stream_answer import send_stream
+from headway.gateway.stream_run import StreamRun
+from headway.gateway.streams import Streams
+from headway.streams.ids import FIRST_EPOCH
 from headway.wire.options import GenerationOptions
 
 
@@ -105,6 +110,9 @@ class Generate(Generic[C]):
             new_text=self._endpoint.text_maker(call, served),
             record=record,
         )
+        if call.options.stream and open_call.resumable and gateway.streams is not None:
+            await self._outlive(gateway.streams, open_call, generation, answer)
+            return
         try:
             async with generation:
                 client.on_gone(generation.cancel)
@@ -124,6 +132,22 @@ class Generate(Generic[C]):
             record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=generation.usage)
             raise ClientGone
         record.end(generation.outcome, status=200, usage=generation.usage)
+
+    async def _outlive(
+        self, streams: Streams, open_call: OpenCall[C], generation: Generation, answer: Answer
+    ) -> None:
+        """Have the answer written into the log of streams, and send it from there, as to anybody who comes back."""
+        run, done = streams.start(open_call.owner, generation, answer, open_call.record)
+        self._gateway.hold_active(done)
+        responder = open_call.responder
+        with streams.reading(run.stream_id):
+            opened = await open_call.client.race(_first(run, streams.ping_s))
+            try:
+                await send_stream(streams, opened, FIRST_EPOCH, 0, open_call.client, responder)
+            except HeadwayError as error:
+                if responder.started:
+                    await responder.error(error)
+                raise
 
     def _requests(
         self,
@@ -184,3 +208,15 @@ async def _whole(
         collect(choices, events)
     if not client.gone:
         await responder.json(200, answer.whole(choices, generation.usage))
+
+
+def _first(run: StreamRun, patience_s: float) -> "asyncio.Task[str]":
+    """Wait for the stream's name, which it gets with its first tokens; while it is queued for long, without any."""
+
+    async def wait() -> str:
+        await asyncio.wait({run.opened}, timeout=patience_s)
+        if not run.opened.done():
+            await run.open()
+        return await asyncio.shield(run.opened)
+
+    return asyncio.create_task(wait())

@@ -32,6 +32,7 @@ class Responder:
     complete      the end was sent, too
     error_body    shape of an error that is the whole response
     error_event   encodes an error that ends a stream; endpoints that stream set it
+    stream_headers  of a stream
     """
 
     def __init__(self, send: Send, *, timeout_s: float, error_body: ErrorBody = error_body) -> None:
@@ -39,6 +40,7 @@ class Responder:
         self._timeout_s = timeout_s
         self.error_body = error_body
         self.error_event: Callable[[HeadwayError], bytes] = lambda error: sse.event(error_body(error))
+        self.stream_headers: Headers = sse.HEADERS
         self.started = False
         self.complete = False
 
@@ -66,14 +68,14 @@ class Responder:
     async def stream(self, data: bytes) -> None:
         """Send events, after the headers if these are the first; raises SlowReader."""
         if not self.started:
-            await self._start(200, sse.HEADERS)
+            await self._start(200, self.stream_headers)
         if data:
             await self._body(data, more=True)
 
     async def stream_end(self, data: bytes) -> None:
         """Send the last events and end the stream; raises SlowReader."""
         if not self.started:
-            await self._start(200, sse.HEADERS)
+            await self._start(200, self.stream_headers)
         await self._body(data, more=False)
 
     async def _start(self, status: int, headers: Headers) -> None:

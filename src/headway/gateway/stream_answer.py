@@ -1,0 +1,68 @@
+"""Sends a resumable stream to one client as server-sent events, from where he stands, live or replayed."""
+
+import asyncio
+
+from headway.core.errors import HeadwayError
+from headway.gateway.client_watch import ClientWatch
+from headway.gateway.response import Responder
+from headway.gateway.stream_entries import wire_bytes
+from headway.gateway.stream_run import StreamRun
+from headway.gateway.streams import Streams
+from headway.streams.follower import Follower
+from headway.streams.record import Page
+from headway.wire import sse
+
+STREAM_HEADER = "x-headway-stream"
+
+
+def stream_headers(stream_id: str) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers of a response that can be resumed."""
+    return (*sse.HEADERS, (STREAM_HEADER.encode(), stream_id.encode()))
+
+
+async def send_stream(
+    streams: Streams, stream_id: str, epoch: int, after: int, client: ClientWatch, responder: Responder
+) -> None:
+    """Send what follows event `after`, to the end or until the client leaves.
+
+    Raises SlowReader, and what ended the stream for this reader, the log's errors among them.
+    """
+    responder.stream_headers = stream_headers(stream_id)
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    client.on_gone(gone.cancel)
+    with Follower(streams.log, stream_id, epoch, after) as follower, streams.reading(stream_id) as run:
+        await responder.stream(b"")
+        while (page := await _next_page(streams, follower, run, gone, responder)) is not None:
+            data = wire_bytes(stream_id, epoch, page.events)
+            if page.complete:
+                await responder.stream_end(data)
+                return
+            await responder.stream(data)
+
+
+async def _next_page(
+    streams: Streams,
+    follower: Follower,
+    run: StreamRun | None,
+    gone: "asyncio.Future[None]",
+    responder: Responder,
+) -> Page | None:
+    """Return the next events, keeping the connection alive while there are none; None = the client left."""
+    page = asyncio.ensure_future(follower.next_page())
+    ends: set[asyncio.Future[None] | asyncio.Future[HeadwayError]] = {gone}
+    if run is not None:
+        ends.add(run.broken)
+    try:
+        while True:
+            done, _ = await asyncio.wait(
+                {page, *ends}, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if gone.done():
+                return None
+            if page in done:
+                return page.result()
+            if run is not None and run.broken.done():
+                raise run.broken.result()
+            await responder.stream(sse.PING)
+    finally:
+        page.cancel()

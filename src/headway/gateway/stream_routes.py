@@ -1,0 +1,80 @@
+"""`/v1/streams/{id}`: go on with a stream, acknowledge its events, end it. What they mean: docs/streams.md."""
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from headway.core.errors import HeadwayError, InvalidRequest
+from headway.gateway.client_watch import ClientWatch, read_body
+from headway.gateway.edge import request_info
+from headway.gateway.gateway import Gateway
+from headway.gateway.response import Responder
+from headway.gateway.stream_answer import send_stream
+from headway.gateway.streams import Streams
+from headway.streams.ids import START, Cursor, parse_after, parse_event_id
+from headway.wire.stream_messages import read_ack
+
+
+def cursor_of(stream_id: str, last_event_id: str | None, after: str | None) -> Cursor:
+    """Return where a client says it stands: by the header, else by the query; before the first event by neither.
+
+    Raises InvalidRequest.
+    """
+    if last_event_id:
+        named, cursor = parse_event_id(last_event_id)
+        if named != stream_id:
+            raise InvalidRequest("Last-Event-ID is of another stream.", param="last-event-id")
+        return cursor
+    return START if after is None else parse_after(after)
+
+
+class StreamEndpoint:
+    """`/v1/streams/{id}`.
+
+    GET: what follows the client's cursor, 204 where nothing does. DELETE: cancel, and let it be gone.
+    """
+
+    def __init__(self, gateway: Gateway, streams: Streams) -> None:
+        self._gateway = gateway
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call; raises the HeadwayError that ended it, which a stream that began has told already."""
+        request = HttpRequest(scope)
+        stream_id: str = request.path_params["stream"]
+        owner = request_info(scope).caller.token_id
+        if request.method == "DELETE":
+            await self._streams.owned(stream_id, owner)
+            await self._streams.remove(stream_id)
+            await Response(status_code=204)(scope, receive, send)
+            return
+        cursor = cursor_of(stream_id, request.headers.get("last-event-id"), request.query_params.get("after"))
+        record, after = await self._streams.find(stream_id, owner, cursor)
+        if record.state != "open" and after == record.last_seq:
+            await Response(status_code=204)(scope, receive, send)  # WHATWG HTML, 9.2.2: do not come back
+            return
+        responder = Responder(send, timeout_s=self._gateway.config.slow_reader_timeout_s)
+        try:
+            async with ClientWatch(receive) as client:
+                await send_stream(self._streams, stream_id, record.epoch, after, client, responder)
+        except HeadwayError as error:
+            if responder.started:
+                await responder.error(error)
+            raise
+
+
+class StreamAckEndpoint:
+    """`POST /v1/streams/{id}/ack`: all events up to a number have arrived, and may be dropped."""
+
+    def __init__(self, gateway: Gateway, streams: Streams) -> None:
+        self._gateway = gateway
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call; raises the HeadwayError that ended it."""
+        stream_id: str = HttpRequest(scope).path_params["stream"]
+        with self._gateway.bodies.body() as held:
+            position = read_ack(await read_body(scope, receive, self._gateway.config, held))
+        await self._streams.owned(stream_id, request_info(scope).caller.token_id)
+        await self._streams.log.ack(stream_id, position.epoch, position.seq)
+        await Response(status_code=204)(scope, receive, send)

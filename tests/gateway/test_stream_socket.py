@@ -1,0 +1,147 @@
+"""A stream's WebSocket, with a real client on a real server."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from headway.core.clock import MonotonicClock
+from headway.gateway.app import create_app
+from headway.gateway.config import GatewayConfig
+from headway.gateway.gateway import Gateway
+from headway.gateway.streams import Streams
+from headway.streams.limits import StreamLimits
+from headway.streams.memory_log import MemoryLog
+from support.gateway_app import MODEL, served
+from support.live_server import live_server
+from support.scripted_client import FakeEngineClient, answering
+
+TEXT = "to be read twice"
+
+
+@contextmanager
+def running() -> Iterator[tuple[str, Gateway]]:
+    """Serve an engine that answers TEXT at once; yield the address and the gateway."""
+    clock = MonotonicClock()
+    streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, grace_s=60)
+    engine = FakeEngineClient(script=answering(TEXT))
+    gateway = Gateway(
+        {MODEL: served(engine)},
+        config=GatewayConfig(),
+        clock=clock,
+        wall_time_s=lambda: 1.8e9,
+        streams=streams,
+    )
+    with live_server(create_app(gateway)) as (host, port):
+        yield f"{host}:{port}", gateway
+
+
+def start(address: str) -> str:
+    """Start a stream, read its beginning, drop it; return its name."""
+    body = {"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    with httpx2.stream(
+        "POST", f"http://{address}/v1/chat/completions", json=body, headers={"x-headway-resumable": "1"}
+    ) as response:
+        return response.headers["x-headway-stream"]
+
+
+def next_event(client: ClientConnection) -> dict[str, object]:
+    message = json.loads(client.recv(timeout=20))
+    assert isinstance(message, dict)
+    return message
+
+
+def read_to_the_end(client: ClientConnection) -> list[dict[str, object]]:
+    events = [next_event(client)]
+    while not events[-1].get("last"):
+        events.append(next_event(client))
+    return events
+
+
+def content(events: list[dict[str, object]]) -> str:
+    chunks = [json.loads(str(event["data"])) for event in events[:-1]]
+    return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+
+
+def test_acknowledging_the_last_event_closes_the_socket() -> None:
+    with running() as (address, _):
+        stream = start(address)
+        with connect(f"ws://{address}/v1/streams/{stream}/ws") as client:
+            events = read_to_the_end(client)
+            assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+            assert content(events) == TEXT
+            client.send(json.dumps({"type": "ack", "seq": len(events)}))
+            with pytest.raises(ConnectionClosed) as closed:
+                client.recv(timeout=20)
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1000
+        assert httpx2.get(f"http://{address}/v1/streams/{stream}?after=1").status_code == 410
+
+
+def test_what_is_not_acknowledged_comes_again_with_the_same_number() -> None:
+    with running() as (address, _):
+        with connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+            events = read_to_the_end(client)
+            again = [next_event(client) for _ in events]
+            assert {event["seq"]: event["data"] for event in again} == {e["seq"]: e["data"] for e in events}
+
+
+def test_a_heartbeat_is_answered_and_carries_an_acknowledgement() -> None:
+    with running() as (address, _):
+        with connect(f"ws://{address}/v1/streams/{start(address)}/ws?after=3") as client:
+            assert next_event(client)["seq"] == 4
+            client.send(json.dumps({"type": "heartbeat", "ms": 123, "ack": {"seq": 4}}))
+            while (message := next_event(client))["type"] != "heartbeat":
+                pass
+            assert message == {"type": "heartbeat", "ms": 123}
+
+
+@pytest.mark.parametrize(
+    "message", ["x", "{}", '{"type": "ack", "seq": 10000}', '{"type": "ack", "seq": 1, "epoch": 7}']
+)
+def test_a_message_that_makes_no_sense_is_told_and_ends_the_socket(message: str) -> None:
+    with running() as (address, _):
+        with connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+            client.send(message)
+            with pytest.raises(ConnectionClosed) as closed:
+                while True:
+                    last = next_event(client)
+            assert last["type"] == "error"
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1008
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/streams/" + "0" * 32 + "/ws", 404),
+        ("/v1/streams/{}/ws?after=x", 400),
+        ("/v1/streams/{}/ws?after=999", 410),
+    ],
+)
+def test_a_socket_is_refused_with_a_status(path: str, status: int) -> None:
+    with running() as (address, _):
+        url = f"ws://{address}{path.format(start(address))}"
+        with pytest.raises(InvalidStatus) as refused, connect(url):
+            pass
+        assert refused.value.response.status_code == status
+        assert b"code" in (refused.value.response.body or b"")
+
+
+def test_a_client_that_comes_back_goes_on_where_it_stood() -> None:
+    with running() as (address, gateway):
+        stream = start(address)
+        events: list[dict[str, object]] = []
+        for _ in range(4):
+            after = events[-1]["seq"] if events else 0
+            with connect(f"ws://{address}/v1/streams/{stream}/ws?after={after}") as client:
+                events += [next_event(client) for _ in range(3)]
+        with connect(f"ws://{address}/v1/streams/{stream}/ws?after={events[-1]['seq']}") as client:
+            events += read_to_the_end(client)
+        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+        assert content(events) == TEXT
+        assert gateway.num_active == 0
