@@ -4,8 +4,10 @@ prometheus-client's own takes a lock per bucket and observation; here one event 
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
+
+from prometheus_client.core import HistogramMetricFamily
 
 NS_PER_S = 1e9
 
@@ -32,3 +34,13 @@ class Histogram:
     def cumulative(self) -> list[tuple[str, float]]:
         """Return (upper bound, observations up to it) per bucket."""
         return list(zip(self._labels, map(float, accumulate(self._counts)), strict=True))
+
+
+def family(
+    name: str, help_: str, labels: Sequence[str], histograms: Iterable[tuple[tuple[str, ...], Histogram]]
+) -> HistogramMetricFamily:
+    """Return the metric `name` with a series for each of `histograms`, by its labels' values."""
+    found = HistogramMetricFamily(name, help_, labels=labels)
+    for values, histogram in histograms:
+        found.add_metric(values, histogram.cumulative(), histogram.sum_s)
+    return found
