@@ -1,75 +1,32 @@
 """The outermost layer: request ids, one access line and one `CallEnded` per request, no exception without an answer.
 
-Pure ASGI.
-
-It knows no endpoint. A traceback goes to the log, never to a client.
+Pure ASGI. It knows no endpoint. A traceback goes to the log, never to a client.
 """
 
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.core.caller import Caller
 from headway.core.clock import NS_PER_MS, Clock
 from headway.core.errors import HeadwayError, InternalError
-from headway.core.events import CallEnded, CallRefused, Hook
-from headway.core.request import ServiceClass
-from headway.core.stages import in_ms
-from headway.core.trace_parent import TraceParent, parse_trace_parent
+from headway.core.events import Hook
+from headway.core.trace_parent import parse_trace_parent
 from headway.gateway.client_watch import ClientGone
-from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
+from headway.gateway.request_info import SCOPE_KEY, RequestInfo
+from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import ErrorBody, Responder, SlowReader
 from headway.wire.errors import error_body
-from headway.wire.service_headers import ServiceTerms
 
 logger = logging.getLogger("headway.gateway")
 access_logger = logging.getLogger("headway.access")
 
 _PROBES: Final = frozenset({"/health", "/ready", "/metrics"})
-"""Asked every few seconds by machines: their access lines are for debugging only."""
+"""Asked every few seconds by machines: their access lines are for debugging only, and no listener hears of them."""
 _REFUSALS: Final = frozenset({401, 403, 429, 503})
 """Statuses of who it is that asks, of its own limits, and of the server's."""
-_STRANGER: Final = Caller()
-_SCOPE_KEY: Final = "headway.request"
-
-
-@dataclass(slots=True)
-class RequestInfo:
-    """What the edge and an endpoint tell each other.
-
-    error_body   the shape in which the request's API describes errors
-    caller       who asks; None = what was shown is no token of ours
-    terms        what the request asks of scheduling; None = it was not asked, or nobody trusts what it says
-    record       set once the request named a model
-    trace_parent the caller's place in its trace, where it is believed
-    """
-
-    request_id: str
-    arrival_ns: int
-    error_body: ErrorBody = error_body
-    caller: Caller | None = field(default_factory=Caller)
-    terms: ServiceTerms | None = None
-    record: RequestRecord | None = None
-    error: HeadwayError | None = None
-    trace_parent: TraceParent | None = None
-
-
-def request_info(scope: Scope) -> RequestInfo:
-    """Return the request's info, which the edge put into the scope."""
-    info = scope[_SCOPE_KEY]
-    assert isinstance(info, RequestInfo)
-    return info
-
-
-def route_of(scope: Scope) -> str:
-    """Return the pattern of the route that the request was matched to, "" if there is none: what a stranger cannot choose."""
-    path = getattr(scope.get("route"), "path", "")
-    assert isinstance(path, str)
-    return path
 
 
 def unexpected(error: Exception, request_id: str) -> InternalError:
@@ -113,10 +70,10 @@ class Edge:
         info = RequestInfo(
             secrets.token_hex(16), self._clock.now_ns(), self._error_bodies.get(scope["path"], error_body)
         )
-        scope[_SCOPE_KEY] = info
+        scope[SCOPE_KEY] = info
         if self._trust_traces:
             info.trace_parent = parse_trace_parent(scope["headers"])
-        status: int | None = None
+        status = CLIENT_CLOSED_STATUS
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -130,8 +87,8 @@ class Edge:
         finally:
             end_ns = self._clock.now_ns()
             if scope["path"] not in _PROBES:
-                self._tell_end(scope, info, status or CLIENT_CLOSED_STATUS, end_ns)
-            self._log_access(scope, info, status or CLIENT_CLOSED_STATUS, end_ns)
+                self._tell(info.ended(scope, status, end_ns))
+            _log_access(scope, info, status, end_ns)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, info: RequestInfo) -> None:
         started = False
@@ -157,85 +114,19 @@ class Edge:
         failure.__cause__ = failure.__context__ = None
         if not started:
             if failure.status in _REFUSALS:
-                self._tell_refusal(info, failure)
+                self._tell(info.refused(failure))
             try:
                 await responder.error(failure)
             except SlowReader:
                 return
 
-    def _tell_refusal(self, info: RequestInfo, error: HeadwayError) -> None:
-        self._tell(
-            CallRefused(
-                reason=error.code,
-                status=error.status,
-                service_class=_service_class(info),
-                token_id=info.caller and info.caller.token_id,
-            )
-        )
 
-    def _tell_end(self, scope: Scope, info: RequestInfo, status: int, end_ns: int) -> None:
-        request = info.record and info.record.ended
-        caller = info.caller or _STRANGER
-        error_code = info.error.code if info.error is not None else request and request.error_code
-        self._tell(
-            CallEnded(
-                request_id=info.request_id,
-                method=scope["method"],
-                endpoint=route_of(scope),
-                status=status,
-                duration_ns=end_ns - info.arrival_ns,
-                error_code=error_code,
-                service_class=_service_class(info),
-                token_id=info.caller and caller.token_id,
-                kind=caller.kind,
-                tenant=caller.tenant,
-                request=request,
-                trace_parent=info.trace_parent,
-            )
-        )
-
-    def _log_access(self, scope: Scope, info: RequestInfo, status: int, end_ns: int) -> None:
-        path: str = scope["path"]
-        level = logging.DEBUG if path in _PROBES else logging.INFO
-        if not access_logger.isEnabledFor(level):
-            return
+def _log_access(scope: Scope, info: RequestInfo, status: int, end_ns: int) -> None:
+    path: str = scope["path"]
+    level = logging.DEBUG if path in _PROBES else logging.INFO
+    if access_logger.isEnabledFor(level):
         duration_ms = (end_ns - info.arrival_ns) / NS_PER_MS
-        extra: dict[str, object] = {
-            "request_id": info.request_id,
-            "http": {
-                "method": scope["method"],
-                "path": path,
-                "status": status,
-                "duration_ms": round(duration_ms, 1),
-            },
-        }
-        if info.caller is not None and info.caller.token_id:
-            extra["token_id"] = info.caller.token_id
-        if info.trace_parent is not None:
-            extra["trace_id"] = f"{info.trace_parent.trace_id:032x}"
-        if info.error is not None:  # the sentence may quote the caller, its code and field do not
-            extra |= {"error": info.error.code, "param": info.error.param}
-        if info.terms is not None:
-            extra["class"] = info.terms.service_class
-            if info.terms.tenant:
-                extra["tenant"] = info.terms.tenant
-        record = info.record
-        if record is not None:
-            extra |= {"model": record.model, "outcome": record.outcome, "stages_ms": in_ms(record.stages(end_ns))}
-            if record.usage is not None:
-                extra |= {
-                    "prompt_tokens": record.usage.prompt_tokens,
-                    "cached_tokens": record.usage.cached_tokens,
-                    "completion_tokens": record.usage.completion_tokens,
-                }
+        fields = info.log_fields(scope, status, end_ns)
         access_logger.log(
-            level, "%s %s %d %.1f ms", scope["method"], path[:200], status, duration_ms, extra=extra
+            level, "%s %s %d %.1f ms", scope["method"], path[:200], status, duration_ms, extra=fields
         )
-
-
-def _service_class(info: RequestInfo) -> ServiceClass:
-    if info.record is not None:
-        return info.record.service_class
-    if info.terms is not None:
-        return info.terms.service_class
-    return info.caller.service_class if info.caller is not None else "normal"

@@ -67,7 +67,9 @@ class FlowMetrics:
             yield tokens
         yield family("headway_caller_risk", "Risk of callers, call by call (0 to 2).", (), [((), self._risk)])
         yield GaugeMetricFamily(
-            "headway_flow_degraded", "1 while local limits stand in for shared ones.", value=float(self._degraded)
+            "headway_flow_degraded",
+            "1 while local limits stand in for shared ones.",
+            value=float(self._degraded),
         )
         yield CounterMetricFamily(
             "headway_flow_degradations", "Times shared limits were lost.", value=self._num_degradations

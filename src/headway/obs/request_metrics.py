@@ -27,7 +27,10 @@ TPOT_BOUNDS_S: Final = (
 )
 DURATION_BOUNDS_S: Final = tuple(0.01 * 2**power for power in range(14))
 """0.01 to 81.92 s: `gen_ai.server.request.duration`."""
-STAGE_BOUNDS_S: Final = (*(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5), *(1, 2.5, 5, 10, 40))
+STAGE_BOUNDS_S: Final = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1, 2.5, 5, 10, 40),
+)
 """From parsing, which takes parts of a millisecond, to decoding, which takes as long as there are tokens."""
 
 _CLASSES: Final[tuple[ServiceClass, ...]] = get_args(ServiceClass)

@@ -44,7 +44,9 @@ class StreamMetrics:
             resumes.add_metric((outcome,), count)
         yield resumes
         yield CounterMetricFamily(
-            "headway_stream_replayed_events", "Events sent to clients that came back.", value=self._num_replayed
+            "headway_stream_replayed_events",
+            "Events sent to clients that came back.",
+            value=self._num_replayed,
         )
         resent = CounterMetricFamily(
             "headway_stream_resent_events",

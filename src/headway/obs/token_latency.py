@@ -22,7 +22,7 @@ BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 1, 10)
 """With infinity 8 buckets, as there are many tokens; the default thresholds are among them."""
 UNKNOWN_ENDPOINT: Final = "_unknown"
 MAX_LATENCY_SERIES: Final = 2000
-"""Histograms of `api_token_latency_seconds` that named tokens may have together: what OpenTelemetry's SDK allows a metric."""
+"""Histograms of `api_token_latency_seconds` of named tokens, together: what OpenTelemetry's SDK allows of one metric."""
 
 _CLIENT_CLOSED: Final = 499
 
