@@ -65,9 +65,9 @@ def test_an_error_has_its_code_for_a_status() -> None:
 
 def test_a_call_that_is_not_sampled_has_no_span() -> None:
     calls = [ended_call(), ended_call(service_class="high")]
-    assert [span.attributes and span.attributes["headway.class"] for span in exported(*calls, sample_ratio=0)] == [
-        "high"
-    ]
+    assert [
+        span.attributes and span.attributes["headway.class"] for span in exported(*calls, sample_ratio=0)
+    ] == ["high"]
 
 
 class HangingExporter(SpanExporter):
@@ -78,6 +78,7 @@ class HangingExporter(SpanExporter):
         self.released = threading.Event()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        del spans
         self.hangs.set()
         self.released.wait()
         return SpanExportResult.FAILURE

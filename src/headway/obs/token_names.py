@@ -25,6 +25,11 @@ _LEAST: Final = 8
 """Calls that make a token worth a name once there are more tokens than counters."""
 
 
+def is_name(token_id: str) -> bool:
+    """Whether a token's id can be its name on the page."""
+    return _NAME.fullmatch(token_id) is not None
+
+
 class TokenNames:
     """Names tokens, and calls `on_leave` with each name that is given up, for its series to be removed."""
 
@@ -46,7 +51,7 @@ class TokenNames:
             return ANONYMOUS
         if token_id in self._watched:
             return token_id
-        if token_id not in self._named and _NAME.fullmatch(token_id) is None:
+        if token_id not in self._named and not is_name(token_id):
             return OTHER
         self._counts.add(token_id)
         self._num_left -= 1

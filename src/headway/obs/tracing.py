@@ -54,13 +54,17 @@ class Tracing:
     """Give it every `CallEnded`; `close` it at the end."""
 
     def __init__(
-        self, exporter: SpanExporter, *, sample_ratio: float, wall_time_ns: Callable[[], int], batch: int = _BATCH
+        self,
+        exporter: SpanExporter,
+        *,
+        sample_ratio: float,
+        wall_time_ns: Callable[[], int],
     ) -> None:
         self._sample_ratio = sample_ratio
         self._wall_time_ns = wall_time_ns
         self._ids = _Ids()
         self._processor = BatchSpanProcessor(
-            exporter, max_queue_size=MAX_QUEUED, schedule_delay_millis=_DELAY_MS, max_export_batch_size=batch
+            exporter, max_queue_size=MAX_QUEUED, schedule_delay_millis=_DELAY_MS, max_export_batch_size=_BATCH
         )
         self._provider = TracerProvider(
             sampler=ALWAYS_ON,  # what is not sampled does not come so far
