@@ -1,11 +1,16 @@
+import http.server
+import logging
+import queue
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
+from headway.core.clock import NS_PER_S, ManualClock
 from headway.core.errors import ConfigError
 from headway.core.trace_parent import TraceParent
 from headway.obs.config import TraceConfig
@@ -14,12 +19,13 @@ from support.ended_calls import MS, ended_call, ended_request
 
 pytest.importorskip("opentelemetry.sdk", reason='needs pip install "headway[gateway]"')
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from headway.obs.tracing import MAX_QUEUED, Tracing, otlp_exporter
+from headway.obs.tracing import MAX_QUEUED, Seldom, Tracing, otlp_exporter
 
 NOW_NS = 1_800_000_000_000_000_000
 
@@ -112,6 +118,66 @@ def test_a_collector_that_never_answers_holds_up_nobody(silent_collector: str) -
     traces.close(timeout_s=0)
 
 
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes spans; the server's `taken` keeps what came."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.taken.put((self.path, ExportTraceServiceRequest.FromString(body)))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        del format, args
+
+
+@pytest.mark.parametrize("by_environment", [True, False])
+def test_spans_reach_a_collector_that_an_option_or_the_environment_names(
+    by_environment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    with http.server.HTTPServer(("127.0.0.1", 0), Collector) as server:
+        taken: queue.Queue[tuple[str, Any]] = queue.Queue()
+        server.taken = taken  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        if by_environment:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        traces = open_tracing(TraceConfig(endpoint=None if by_environment else url + "/", sample_ratio=1))
+        assert traces is not None
+        traces.on_call(ended_call(request=ended_request()))
+        traces.close(timeout_s=60)
+        path, message = taken.get()
+        thread.join()
+    assert path == "/v1/traces"
+    (span,) = message.resource_spans[0].scope_spans[0].spans
+    assert (span.name, int.from_bytes(span.trace_id)) == ("chat m", 1)
+    assert span.end_time_unix_nano - span.start_time_unix_nano == 20 * MS
+
+
+def test_a_collector_that_is_gone_does_not_fill_the_log() -> None:
+    clock = ManualClock()
+    seldom = Seldom(clock)
+    line = logging.makeLogRecord({})
+    assert [seldom.filter(line) for _ in range(3)] == [True, False, False]
+    clock.advance(60 * NS_PER_S)
+    assert [seldom.filter(line) for _ in range(2)] == [True, False]
+    otlp_exporter("http://127.0.0.1:1")
+    otlp_exporter("http://127.0.0.1:1")
+    logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    assert [type(each) for each in logger.filters] == [Seldom]
+
+
+def test_the_environment_may_call_the_service_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "east")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+    (span,) = exported(ended_call())
+    assert span.resource.attributes["service.name"] == "east"
+    assert span.resource.attributes["deployment.environment.name"] == "test"
+
+
 def test_without_a_collector_nothing_is_imported_and_nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
@@ -122,19 +188,6 @@ def test_without_a_collector_nothing_is_imported_and_nothing_made(monkeypatch: p
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-@pytest.mark.parametrize("by_environment", [True, False])
-def test_a_collector_is_named_by_an_option_or_by_the_environment(
-    by_environment: bool, silent_collector: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
-    if by_environment:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", silent_collector)
-    traces = open_tracing(TraceConfig(endpoint=None if by_environment else silent_collector + "/"))
-    assert traces is not None
-    assert traces._processor.span_exporter._endpoint == silent_collector + "/v1/traces"  # type: ignore[attr-defined]
-    traces.close()
 
 
 def test_without_the_sdk_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

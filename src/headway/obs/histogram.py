@@ -33,7 +33,9 @@ class Histogram:
             f'{name}_bucket{{{labels},le="{bound}"}} {count}\n'
             for bound, count in zip(self._labels, counts, strict=True)
         ]
-        return f"{''.join(buckets)}{name}_count{{{labels}}} {counts[-1]}\n{name}_sum{{{labels}}} {self.sum_s}\n"
+        return (
+            f"{''.join(buckets)}{name}_count{{{labels}}} {counts[-1]}\n{name}_sum{{{labels}}} {self.sum_s}\n"
+        )
 
     @property
     def sum_s(self) -> float:

@@ -22,7 +22,7 @@ BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 1, 10)
 """With infinity 8 buckets, as there are many tokens; the default thresholds are among them."""
 UNKNOWN_ENDPOINT: Final = "_unknown"
 MAX_LATENCY_SERIES: Final = 1000
-"""Histograms of `api_token_latency_seconds` of named tokens, together: 10,000 lines, 9 ms of the event loop at each scrape."""
+"""Histograms of `api_token_latency_seconds` of named tokens, together: 10,000 lines, 9 ms of the loop at each scrape."""
 
 _CLIENT_CLOSED: Final = 499
 
@@ -129,7 +129,9 @@ class TokenLatency:
             label("endpoint", call.endpoint or UNKNOWN_ENDPOINT),
             label("status_code", str(call.status)),
         )
-        return token.latencies.setdefault((call.endpoint, call.status), (",".join(labels), Histogram(BOUNDS_S)))
+        return token.latencies.setdefault(
+            (call.endpoint, call.status), (",".join(labels), Histogram(BOUNDS_S))
+        )
 
     def _time(self, token: _Token, kind: Kind, took_ns: int) -> None:
         timed = token.timed.setdefault(kind, [0, 0])

@@ -5,13 +5,14 @@ decision. The event loop only puts ended spans into a bounded queue: a collector
 be lost, and nothing wait.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -25,7 +26,9 @@ from opentelemetry.trace import (
     TraceFlags,
     set_span_in_context,
 )
+from opentelemetry.util.types import AttributeValue
 
+from headway.core.clock import NS_PER_S, Clock, MonotonicClock
 from headway.core.events import CallEnded
 from headway.core.version import __version__
 from headway.obs import spans
@@ -33,12 +36,38 @@ from headway.obs.sampling import failed, sampled_by, trace_id
 
 MAX_QUEUED: Final = 2048
 """Spans that wait for a collector, about 6 MB; the SDK's default."""
-_BATCH: Final = 64
-"""Spans encoded at once: 512, the default, hold up the event loop for as long as 8 of these."""
+_BATCH: Final = 32
+"""Spans encoded at once, in 2 ms within which the event loop lacks the interpreter's lock; 512, the default, take 34 ms."""
 _DELAY_MS: Final = 1000
 _EXPORT_TIMEOUT_S: Final = 5
 CLOSE_TIMEOUT_S: Final = 2
 """What is not exported by then is lost: a server stops whether its collector lives or not."""
+
+
+_COMPLAINTS: Final = (
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.sdk._shared_internal",
+)
+"""Loggers of the exporter, which tells of every try that failed, and of the queue, which tells of every span it lost."""
+_SILENCE_NS: Final = 60 * NS_PER_S
+
+
+class Seldom(logging.Filter):
+    """Lets a line pass, then none for a minute: a collector that is gone for a night should not fill the log."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._next_ns = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether `record` passes."""
+        del record
+        now_ns = self._clock.now_ns()
+        passes = now_ns >= self._next_ns
+        if passes:
+            self._next_ns = now_ns + _SILENCE_NS
+        return passes
 
 
 def otlp_exporter(endpoint: str | None) -> SpanExporter:
@@ -46,6 +75,10 @@ def otlp_exporter(endpoint: str | None) -> SpanExporter:
 
     Everything else (headers, certificates, compression) is as OpenTelemetry's environment variables say.
     """
+    for name in _COMPLAINTS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, Seldom) for each in logger.filters):
+            logger.addFilter(Seldom(MonotonicClock()))
     url = None if endpoint is None else endpoint.rstrip("/") + "/v1/traces"
     return OTLPSpanExporter(endpoint=url, timeout=_EXPORT_TIMEOUT_S)
 
@@ -68,7 +101,7 @@ class Tracing:
         )
         self._provider = TracerProvider(
             sampler=ALWAYS_ON,  # what is not sampled does not come so far
-            resource=Resource.create({SERVICE_NAME: "headway", SERVICE_VERSION: __version__}),
+            resource=_resource(),
             shutdown_on_exit=False,
             id_generator=self._ids,
         )
@@ -98,6 +131,12 @@ class Tracing:
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
         closing.join(timeout_s)
+
+
+def _resource() -> Resource:
+    """Who we are, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say otherwise."""
+    own: dict[str, AttributeValue] = {SERVICE_NAME: "headway", SERVICE_VERSION: __version__}
+    return Resource.create({**own, **OTELResourceDetector().detect().attributes})
 
 
 class _Ids(RandomIdGenerator):
