@@ -85,7 +85,7 @@ async def test_a_client_leaves_within_its_body() -> None:
     async with s.post("/v1/chat/completions", b"{", complete=False) as exchange:
         exchange.disconnect()
         await exchange.wait_ended()
-    assert s.events == []
+    assert s.ended == []
     assert exchange.status is None
 
 

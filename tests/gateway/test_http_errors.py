@@ -53,7 +53,7 @@ async def test_an_unknown_model() -> None:
     s = service()
     status, error = await error_of(s.chat(model="gpt-9"))
     assert (status, error["code"], error["param"]) == (404, "model_not_found", "model")
-    assert s.events == []
+    assert s.ended == []
 
 
 async def test_no_model_means_the_only_one() -> None:

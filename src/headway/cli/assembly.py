@@ -11,15 +11,15 @@ from starlette.applications import Starlette
 
 from headway.core.clock import NS_PER_MS, Clock
 from headway.core.config import EngineConfig
+from headway.core.events import Hook
 from headway.engine.client import EngineClient
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
-from headway.gateway.gateway import Gateway
+from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ServedModel
 from headway.gateway.streams import Streams
 from headway.gateway.tool_support import find_tool_support
 from headway.models.text_side import TextSide, open_text
-from headway.obs.metrics import Metrics
 from headway.streams.limits import StreamLimits
 from headway.streams.places import open_log
 
@@ -32,7 +32,9 @@ class Assembly:
         self._gateway_config = gateway_config
         self._text: TextSide = open_text(Path(engine_config.model_path))
 
-    async def finish(self, engine: EngineClient, clock: Clock, metrics: Metrics) -> tuple[Gateway, Starlette]:
+    async def finish(
+        self, engine: EngineClient, clock: Clock, hook: Hook, metrics: MetricsPage
+    ) -> tuple[Gateway, Starlette]:
         """Return the gateway of `engine`, which is ready, and the application in front of it.
 
         Raises ConfigError, StreamLogUnavailable where resumable streams cannot be kept as asked for.
@@ -55,8 +57,8 @@ class Assembly:
             config=self._gateway_config,
             clock=clock,
             wall_time_s=time.time,
-            hook=metrics,
-            metrics=metrics.page,
+            hook=hook,
+            metrics=metrics,
             streams=Streams(log, clock, grace_s=config.stream_grace_s),
         )
         return gateway, create_app(gateway)

@@ -27,6 +27,7 @@ from headway.cli.socket_protocol import SocketProtocol
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
 from headway.gateway.config import GatewayConfig
+from headway.obs.config import ObsConfig
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ def serve(
     host: str,
     engine_config: EngineConfig,
     gateway_config: GatewayConfig,
+    obs_config: ObsConfig,
     *,
     drain_timeout_s: float,
     log_level: str,
@@ -80,7 +82,7 @@ def serve(
         with StopSignals(lambda _: task.cancel()) as signals:
             try:
                 async with running_service(
-                    engine_config, gateway_config, log_level=log_level, log_json=log_json
+                    engine_config, gateway_config, obs_config, log_level=log_level, log_json=log_json
                 ) as service:
                     server = DrainingServer(_uvicorn_config(service), service, drain_timeout_s)
                     signals.callback = server.stop_nowait

@@ -6,6 +6,7 @@ What serves, and what signals do to it, is in `http_server`, which is imported o
 import argparse
 from typing import TYPE_CHECKING, get_args
 
+from headway.cli.observability_options import add_observability_options, obs_config
 from headway.cli.options import (
     MODEL_HELP,
     add_engine_options,
@@ -119,6 +120,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     add_engine_options(parser)
     add_scheduler_options(parser)
     add_log_options(parser)
+    add_observability_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -144,6 +146,7 @@ def run(args: argparse.Namespace) -> int:
                 streams=args.streams,
                 stream_grace_s=args.stream_grace,
             ),
+            obs_config(args),
             drain_timeout_s=args.drain_timeout,
             log_level=args.log_level.upper(),
             log_json=args.log_json,

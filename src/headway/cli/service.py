@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig
 from headway.core.errors import ModelFileError
+from headway.core.events import CallEnded
+from headway.core.hooks import also
 from headway.engine.client import EngineClient
 from headway.engine.frames import LogSettings
 from headway.engine.process import ProcessEngineClient
 from headway.gateway.config import GatewayConfig
+from headway.obs.config import ObsConfig
 from headway.obs.metrics import Metrics
+from headway.obs.trace_setup import open_tracing
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -42,15 +46,22 @@ class Service:
 
 @asynccontextmanager
 async def running_service(
-    engine_config: EngineConfig, gateway_config: GatewayConfig, *, log_level: str, log_json: bool
+    engine_config: EngineConfig,
+    gateway_config: GatewayConfig,
+    obs_config: ObsConfig | None = None,
+    *,
+    log_level: str,
+    log_json: bool,
 ) -> AsyncIterator[Service]:
     """Start the engine of `engine_config`, yield the service, end the engine.
 
-    Raises ModelFileError, ConfigError or EngineDied when the engine cannot start.
+    Raises ModelFileError, ConfigError or EngineDied when the engine cannot start, ConfigError where spans cannot be made.
     """
     logging.getLogger("asyncio").addFilter(_is_not_about_a_client_that_left)
     clock = MonotonicClock()
-    metrics = Metrics()
+    obs_config = obs_config or ObsConfig()
+    metrics = Metrics(obs_config.tokens)
+    tracing = open_tracing(obs_config.traces)
     engine = ProcessEngineClient(
         engine_config,
         clock,
@@ -59,7 +70,8 @@ async def running_service(
     )
     try:
         assembly = await _start(engine, engine_config, gateway_config)
-        gateway, app = await assembly.finish(engine, clock, metrics)
+        hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
+        gateway, app = await assembly.finish(engine, clock, hook, metrics.page)
     except BaseException:
         await engine.close()
         raise
@@ -67,6 +79,8 @@ async def running_service(
         yield Service(app=app, gateway=gateway, engine=engine)
     finally:
         await engine.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
 
 async def _start(

@@ -48,6 +48,8 @@ def create_app(gateway: Gateway) -> Starlette:
             clock=gateway.clock,
             send_timeout_s=gateway.config.slow_reader_timeout_s,
             error_bodies={"/v1/messages": message_error, "/v1/messages/count_tokens": message_error},
+            tell=gateway.tell,
+            trust_traces=gateway.config.trust_headers,
         )
     ]
     if gateway.config.allow_origins:  # outside the edge, so that pages can read the errors it answers

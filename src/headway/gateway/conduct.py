@@ -15,8 +15,9 @@ from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
 from headway.gateway import admission
 from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
-from headway.gateway.edge import request_info, unexpected
+from headway.gateway.edge import unexpected
 from headway.gateway.gateway import Gateway
+from headway.gateway.request_info import request_info, route_of
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, find_model
@@ -83,6 +84,8 @@ async def conduct(
         arrival_ns=info.arrival_ns,
         clock=gateway.clock,
         hook=gateway.hook,
+        caller=info.caller,
+        endpoint=route_of(scope),
     )
     responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s, error_body=info.error_body)
     with gateway.count_active():

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from headway.core.clock import Clock
-from headway.core.events import Hook
+from headway.core.events import Event, Hook
+from headway.core.hooks import emit
 from headway.gateway.body_budget import BodyBudget
 from headway.gateway.config import GatewayConfig
 from headway.gateway.prompt_worker import PromptWorker
@@ -19,7 +20,7 @@ MetricsPage = Callable[[], tuple[str, bytes]]
 class Gateway:
     """The service behind the routes. It owns the tokenising thread; engines belong to whoever started them.
 
-    hook          receives `FirstToken`, `TokensArrived` and `RequestEnded`; None = nobody listens
+    hook          receives what `core.events` says of calls and requests; None = nobody listens
     streams       keeps resumable streams; None = there are none
     wall_time_s   Unix seconds, only for the `created` labels
     """
@@ -60,6 +61,10 @@ class Gateway:
     def num_active(self) -> int:
         """Calls being served."""
         return self._num_active
+
+    def tell(self, event: Event) -> None:
+        """Tell whoever listens now; never raises."""
+        emit(self.hook, event)
 
     def drain_nowait(self) -> None:
         """Refuse new requests from now on; running ones finish. Idempotent."""

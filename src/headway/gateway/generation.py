@@ -46,6 +46,7 @@ class Generation:
         self._batches: AsyncIterator[tuple[int, tuple[RequestEvent, ...]]] | None = None
 
     async def __aenter__(self) -> "Generation":
+        self._record.note_submitted()
         try:
             for request in self._requests:
                 self._sources.append(self._engine.submit_nowait(request))

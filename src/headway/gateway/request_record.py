@@ -3,22 +3,25 @@
 Intervals come from one injected monotonic clock; the engine's times share that clock's origin (one machine).
 """
 
-import logging
-
+from headway.core.caller import Caller
 from headway.core.clock import Clock
 from headway.core.errors import HeadwayError, RequestError, Unavailable
 from headway.core.events import FirstToken, Hook, Outcome, RequestEnded, TokensArrived
+from headway.core.hooks import emit
 from headway.core.messages import Finished, Usage
 from headway.core.request import ServiceClass
-
-logger = logging.getLogger("headway.gateway")
+from headway.core.stages import Marks, Stages
 
 CLIENT_CLOSED_STATUS = 499
 """Nginx's status for a client that left before it was answered; never sent, only counted."""
+_NOBODY = Caller()
 
 
 class RequestRecord:
-    """What happened to one request so far. `end` may be called more than once; only the first counts."""
+    """What happened to one request so far, made when it was parsed. `end` may be called more than once; the first counts.
+
+    `caller` and `endpoint` (its route) are passed on to whoever listens.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,8 @@ class RequestRecord:
         arrival_ns: int,
         clock: Clock,
         hook: Hook | None,
+        caller: Caller | None = None,
+        endpoint: str = "",
     ) -> None:
         self.request_id = request_id
         self.model = model
@@ -36,6 +41,10 @@ class RequestRecord:
         self.arrival_ns = arrival_ns
         self.outcome: Outcome | None = None
         self.usage: Usage | None = None
+        self.ended: RequestEnded | None = None
+        self._caller = caller or _NOBODY
+        self._endpoint = endpoint
+        self._marks = Marks(arrival_ns, parsed_ns=clock.now_ns())
         self._clock = clock
         self._hook = hook
         self._first_ns: int | None = None
@@ -43,33 +52,38 @@ class RequestRecord:
         self._queue_ns: int | None = None
         self._num_preemptions = 0
 
+    def note_submitted(self) -> None:
+        """The engine is asked, now; of several parts the first counts."""
+        if self._marks.submitted_ns is None:
+            self._marks.submitted_ns = self._clock.now_ns()
+
+    def stages(self, end_ns: int) -> Stages:
+        """Return where the time until `end_ns` went."""
+        return self._marks.split(end_ns, self._first_ns)
+
     def note_tokens(self, choice: int, num_tokens: int) -> None:
         """A step's tokens for one choice arrived just now."""
         now_ns = self._clock.now_ns()
         if self._first_ns is None:
             self._first_ns = now_ns
-            self._emit(
-                FirstToken(
-                    request_id=self.request_id,
-                    model=self.model,
-                    ttft_ns=now_ns - self.arrival_ns,
-                    service_class=self.service_class,
-                )
-            )
+            if self._hook is not None:
+                emit(self._hook, self._first_token(now_ns))
         first_ns, last_ns, total = self._choice_ns.get(choice, (now_ns, now_ns, 0))
         if total and self._hook is not None:
-            self._emit(
+            emit(
+                self._hook,
                 TokensArrived(
                     request_id=self.request_id,
                     model=self.model,
                     num_tokens=num_tokens,
                     interval_ns=now_ns - last_ns,
-                )
+                ),
             )
         self._choice_ns[choice] = (first_ns, now_ns, total + num_tokens)
 
     def note_finished(self, finished: Finished) -> None:
         """The engine ended a part of the request (one per prompt)."""
+        self._marks.note_finished(finished)
         self._num_preemptions += finished.num_preemptions
         if finished.queued_ns is not None and finished.first_scheduled_ns is not None:
             waited_ns = max(0, finished.first_scheduled_ns - finished.queued_ns)
@@ -82,22 +96,29 @@ class RequestRecord:
         if self.outcome is not None:
             return
         self.outcome, self.usage = outcome, usage
-        self._emit(
-            RequestEnded(
-                request_id=self.request_id,
-                model=self.model,
-                outcome=outcome,
-                status=status,
-                usage=usage,
-                ttft_ns=None if self._first_ns is None else self._first_ns - self.arrival_ns,
-                queue_ns=self._queue_ns,
-                tpot_ns=self._tpot_ns(),
-                e2e_ns=self._clock.now_ns() - self.arrival_ns,
-                num_preemptions=self._num_preemptions,
-                error_code=error_code,
-                service_class=self.service_class,
-            )
+        if self._hook is None:
+            return
+        now_ns = self._clock.now_ns()
+        self.ended = RequestEnded(
+            request_id=self.request_id,
+            model=self.model,
+            outcome=outcome,
+            status=status,
+            usage=usage,
+            ttft_ns=None if self._first_ns is None else self._first_ns - self.arrival_ns,
+            queue_ns=self._queue_ns,
+            tpot_ns=self._tpot_ns(),
+            e2e_ns=now_ns - self.arrival_ns,
+            num_preemptions=self._num_preemptions,
+            error_code=error_code,
+            service_class=self.service_class,
+            token_id=self._caller.token_id,
+            kind=self._caller.kind,
+            tenant=self._caller.tenant,
+            endpoint=self._endpoint,
+            stages=self.stages(now_ns),
         )
+        emit(self._hook, self.ended)
 
     def end_with_error(self, error: HeadwayError, usage: Usage | None = None) -> None:
         """It failed, or was refused: a mistake of the caller or a limit of the server before the first token."""
@@ -111,10 +132,14 @@ class RequestRecord:
         first_ns, last_ns, total = max(self._choice_ns.values(), key=lambda choice: choice[2])
         return (last_ns - first_ns) // (total - 1) if total > 1 else None
 
-    def _emit(self, event: FirstToken | TokensArrived | RequestEnded) -> None:
-        if self._hook is None:
-            return
-        try:
-            self._hook(event)
-        except Exception:  # a listener's bug must not reach the request
-            logger.exception("a hook failed on %s", type(event).__name__)
+    def _first_token(self, now_ns: int) -> FirstToken:
+        return FirstToken(
+            request_id=self.request_id,
+            model=self.model,
+            ttft_ns=now_ns - self.arrival_ns,
+            service_class=self.service_class,
+            token_id=self._caller.token_id,
+            kind=self._caller.kind,
+            tenant=self._caller.tenant,
+            endpoint=self._endpoint,
+        )

@@ -6,8 +6,8 @@ from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import HeadwayError, InvalidRequest
 from headway.gateway.client_watch import ClientWatch, read_body
-from headway.gateway.edge import request_info
 from headway.gateway.gateway import Gateway
+from headway.gateway.request_info import request_info
 from headway.gateway.response import Responder
 from headway.gateway.stream_answer import send_stream
 from headway.gateway.streams import Streams

@@ -14,8 +14,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headway.core.clock import NS_PER_S
 from headway.core.errors import HeadwayError, InvalidRequest
-from headway.gateway.edge import request_info
 from headway.gateway.gateway import Gateway
+from headway.gateway.request_info import request_info
 from headway.gateway.stream_answer import STREAM_HEADER
 from headway.gateway.stream_routes import cursor_of
 from headway.gateway.streams import Streams

@@ -1,6 +1,6 @@
 """Metrics of what the KV cache keeps besides what runs: conversations, and blocks that left it for memory or disk.
 
-`metrics` puts them on its page; it also adds up what earlier engine processes counted (`bases`).
+`engine_metrics` has them printed; it also adds up what earlier engine processes counted (`bases`).
 """
 
 from collections import Counter
