@@ -4,6 +4,8 @@ HeadwayError
 ├── RequestError              the caller's mistake, HTTP 4xx
 │   ├── InvalidRequest        400  a field is malformed or not supported (`param` names it)
 │   ├── ContextExceeded       400  prompt + max_tokens does not fit the context, or the KV cache
+│   ├── Unauthenticated       401  nobody whom we know shows this token, or none was sent
+│   ├── Forbidden             403  we know who asks, and he may not
 │   ├── ModelNotFound         404
 │   ├── SessionNotFound       404
 │   ├── RequestTimeout        408  the request arrived too slowly
@@ -14,6 +16,7 @@ HeadwayError
 │   ├── QueueFull
 │   ├── DeadlineUnmet         the first token could not come in time
 │   ├── Draining              shutting down
+│   ├── AccessUnavailable     who asks cannot be told now: the store of tokens fails
 │   └── EngineUnavailable     the engine process is starting or restarting
 ├── EngineDied                500  the engine ended while the request ran
 ├── InternalError             500  a bug of ours; details stay in the log
@@ -56,6 +59,20 @@ class ContextExceeded(RequestError):
     """The prompt and the answer do not fit into the model's context or the KV cache."""
 
     code = "context_length_exceeded"
+
+
+class Unauthenticated(RequestError):
+    """No token came, or one that nobody has; whether it is unknown, revoked or expired is not told."""
+
+    status = 401
+    code = "unauthenticated"
+
+
+class Forbidden(RequestError):
+    """The caller is known, and not allowed to do this."""
+
+    status = 403
+    code = "forbidden"
 
 
 class ModelNotFound(RequestError):
@@ -128,6 +145,12 @@ class Draining(Unavailable):
     code = "draining"
 
 
+class AccessUnavailable(Unavailable):
+    """Who asks cannot be told now, as the store of tokens fails."""
+
+    code = "access_unavailable"
+
+
 class EngineUnavailable(Unavailable):
     """The engine process is starting or restarting."""
 
@@ -167,6 +190,8 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
     for cls in (
         InvalidRequest,
         ContextExceeded,
+        Unauthenticated,
+        Forbidden,
         ModelNotFound,
         SessionNotFound,
         RequestTimeout,
@@ -177,6 +202,7 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         QueueFull,
         DeadlineUnmet,
         Draining,
+        AccessUnavailable,
         EngineUnavailable,
         EngineDied,
         InternalError,
