@@ -20,7 +20,7 @@ Failure = Literal[
 
 _TOLD: Final[Mapping[Failure, str]] = {
     "locked": "another process holds it locked",
-    "gone": "it is gone, or cannot be opened",
+    "gone": "it is not there, or cannot be opened",
     "corrupted": "it is damaged, or something else than a store of tokens",
     "newer": "a newer Headway made it",
     "read_only": "it can only be read",
