@@ -5,7 +5,7 @@ cluster (Redis cluster specification, "Hash tags").
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,7 +18,7 @@ from headway.access.stored_token import StoredToken
 from headway.access.token_store import MAX_STANDING_BYTES, STANDING_DAYS, Failure, StoreFailed
 from headway.core.errors import ConfigError
 
-T = TypeVar("T")
+_Tokens = list[StoredToken]  # the class has a `list` of its own
 
 _NAMES: Final = "headway:{access}:names"
 """From a token's public name to its digest in hexadecimal."""
@@ -94,7 +94,7 @@ class RedisTokenStore:
     async def list(self) -> Sequence[StoredToken]:
         """As `TokenStore.list`."""
         digests = [digest.decode() for digest in await self._ask("HVALS", _NAMES)]
-        tokens: list_of_tokens = []
+        tokens: _Tokens = []
         for start in range(0, len(digests), _PAGE):
             pipeline = self._client.pipeline(transaction=False)
             for digest in digests[start : start + _PAGE]:
@@ -145,10 +145,7 @@ class RedisTokenStore:
         try:
             return await answer
         except (redis_errors.RedisError, OSError) as error:
-            found = (failure for kind, failure in _FAILURES if isinstance(error, kind))
-            raise StoreFailed(
-                next(found, "failing"), self._place
-            ) from None  # the error may quote what was sent
+            raise StoreFailed(_failure(error), self._place) from None  # the error may quote what was sent
 
     def _token(self, row: Sequence[bytes | None]) -> StoredToken | None:
         record, revoked = row
@@ -161,7 +158,12 @@ class RedisTokenStore:
             raise StoreFailed("corrupted", self._place) from None
 
 
-list_of_tokens = list[StoredToken]  # the class has a `list` of its own
+def _failure(error: Exception) -> Failure:
+    if "WRONGTYPE" in str(error):
+        return "corrupted"
+    return next((failure for kind, failure in _FAILURES if isinstance(error, kind)), "failing")
+
+
 _PORTS: Final[Mapping[str, int]] = {"redis": 6379, "rediss": 6379}
 
 

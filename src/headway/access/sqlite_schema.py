@@ -68,12 +68,33 @@ def make_database(path: Path) -> None:
             connection.executescript(_SCHEMA)
         with _alone_in(path.parent):
             if not path.exists():
-                # What is left of a file that was deleted: SQLite would apply it to ours.
-                for suffix in ("-wal", "-shm"):
-                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+                _drop(path)  # what is left of a file that was deleted: SQLite would apply it to ours
                 os.link(beside, path)
     finally:
         os.unlink(beside)
+
+
+def log_path(path: Path) -> Path:
+    """Return where SQLite keeps what is written and not yet in the file (sqlite.org/wal.html)."""
+    return Path(f"{path}-wal")
+
+
+def drop_log(path: Path, log: tuple[int, int] | None) -> None:
+    """Delete what lies beside a file if it is this log, of another file that lay at the path before; raises OSError."""
+    with _alone_in(path.parent):
+        if log is not None and log_path(path).exists() and identity(log_path(path)) == log:
+            _drop(path)
+
+
+def identity(path: Path) -> tuple[int, int]:
+    """Return which file lies at a path; raises OSError."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _drop(path: Path) -> None:
+    for beside in (log_path(path), Path(f"{path}-shm")):
+        beside.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -2,17 +2,27 @@
 
 All calls run on one thread of the store's own, which alone uses the connection. The file is opened when it is first
 needed, and again when another one lies at its path: what was deleted or replaced must not go on deciding who may call.
+Tokens are in the file itself, not in the log beside it, once a call that wrote them returns: a copy of the file is whole.
 """
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from headway.access.sqlite_schema import COLUMNS, PLACES, check_database, make_database, row_of, token_of
+from headway.access.sqlite_schema import (
+    COLUMNS,
+    PLACES,
+    check_database,
+    drop_log,
+    identity,
+    log_path,
+    make_database,
+    row_of,
+    token_of,
+)
 from headway.access.stored_token import StoredToken
 from headway.access.token_store import MAX_STANDING_BYTES, STANDING_DAYS, Failure, StoreFailed
 
@@ -20,6 +30,8 @@ T = TypeVar("T")
 Connect = Callable[[Path, float], sqlite3.Connection]
 
 _STANDING_S: Final = STANDING_DAYS * 86_400
+_INTO_THE_FILE: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Does less, and raises nothing, while others read (sqlite.org/pragma.html)."""
 _FAILURES: Final[Mapping[int, Failure]] = {
     sqlite3.SQLITE_BUSY: "locked",
     sqlite3.SQLITE_LOCKED: "locked",
@@ -57,6 +69,7 @@ class SqliteTokenStore:
         self._thread = ThreadPoolExecutor(1, "headway-tokens")
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
 
     @property
     def place(self) -> str:
@@ -65,8 +78,12 @@ class SqliteTokenStore:
 
     async def create(self, token: StoredToken) -> None:
         """As `TokenStore.create`."""
-        statement = f"INSERT INTO tokens ({COLUMNS}) VALUES ({PLACES})"
-        await self._run(lambda connection: connection.execute(statement, row_of(token)))
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(f"INSERT INTO tokens ({COLUMNS}) VALUES ({PLACES})", row_of(token))
+            connection.execute(_INTO_THE_FILE)
+
+        await self._run(work)
 
     async def find_by_digest(self, digest: bytes) -> StoredToken | None:
         """As `TokenStore.find_by_digest`."""
@@ -88,6 +105,7 @@ class SqliteTokenStore:
 
         def work(connection: sqlite3.Connection) -> StoredToken | None:
             connection.execute(statement, (now_s, token_id))
+            connection.execute(_INTO_THE_FILE)
             return self._one(connection, "token_id", token_id)
 
         return await self._run(work)
@@ -142,8 +160,7 @@ class SqliteTokenStore:
             if failure != "refused":
                 self._disconnect()
             raise StoreFailed(failure, self.place) from error
-        except OSError as error:
-            self._disconnect()
+        except OSError as error:  # the connection stays: it tells whose log lies there
             raise StoreFailed("gone", self.place) from error
 
     def _one(self, connection: sqlite3.Connection, column: str, value: object) -> StoredToken | None:
@@ -152,16 +169,19 @@ class SqliteTokenStore:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None:
-            if self._file == _identity(self._path):
+            if self._file == identity(self._path):
                 return self._connection
+            # What the old file left beside it: SQLite would apply it to the new one.
+            drop_log(self._path, self._log)
             self._disconnect()
         if self._may_create and not self._path.exists():
             make_database(self._path)
         self._may_create = False  # one that vanishes later was not meant to be empty
-        self._file = _identity(self._path)
+        self._file = identity(self._path)
         self._connection = self._connect(self._path, self._timeout_s)
         try:
             check_database(self._connection, self.place)
+            self._log = identity(log_path(self._path))
         except BaseException:
             self._disconnect()
             raise
@@ -171,12 +191,6 @@ class SqliteTokenStore:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """Return which file lies at a path; raises OSError."""
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
 
 
 def _failure(error: sqlite3.Error) -> Failure:
