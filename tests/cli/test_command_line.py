@@ -47,6 +47,11 @@ def test_every_option_of_every_command_is_explained() -> None:
         "simulate",
         "simulate pareto",
         "calibrate",
+        "token",
+        "token create",
+        "token list",
+        "token revoke",
+        "token show",
     ]
     unexplained = [
         (name, action.dest)

@@ -26,6 +26,7 @@ from headway.cli import (
     serve,
     simulate,
     simulate_pareto,
+    token,
 )
 from headway.core.errors import HeadwayError
 
@@ -50,6 +51,7 @@ _SUBCOMMANDS = (
     simulate,
     simulate_pareto,
     calibrate,
+    token,
 )
 
 if TYPE_CHECKING:  # generic for type checkers only

@@ -4,6 +4,8 @@ HeadwayError
 ├── RequestError              the caller's mistake, HTTP 4xx
 │   ├── InvalidRequest        400  a field is malformed or not supported (`param` names it)
 │   ├── ContextExceeded       400  prompt + max_tokens does not fit the context, or the KV cache
+│   ├── Unauthenticated       401  nobody whom we know shows this token, or none was sent
+│   ├── Forbidden             403  we know who asks, and he may not
 │   ├── ModelNotFound         404
 │   ├── SessionNotFound       404
 │   ├── StreamNotFound        404  no such stream, or somebody else's
@@ -19,6 +21,7 @@ HeadwayError
 │   ├── Draining              shutting down
 │   ├── StreamLogFull         the logs of all streams together take no more
 │   ├── StreamLogUnavailable  where streams are kept cannot be reached or written
+│   ├── AccessUnavailable     who asks cannot be told now: the store of tokens fails
 │   └── EngineUnavailable     the engine process is starting or restarting
 ├── EngineDied                500  the engine ended while the request ran
 ├── InternalError             500  a bug of ours; details stay in the log
@@ -61,6 +64,20 @@ class ContextExceeded(RequestError):
     """The prompt and the answer do not fit into the model's context or the KV cache."""
 
     code = "context_length_exceeded"
+
+
+class Unauthenticated(RequestError):
+    """No token came, or one that nobody has; whether it is unknown, revoked or expired is not told."""
+
+    status = 401
+    code = "unauthenticated"
+
+
+class Forbidden(RequestError):
+    """The caller is known, and not allowed to do this."""
+
+    status = 403
+    code = "forbidden"
 
 
 class ModelNotFound(RequestError):
@@ -169,6 +186,12 @@ class StreamLogUnavailable(Unavailable):
     code = "stream_log_unavailable"
 
 
+class AccessUnavailable(Unavailable):
+    """Who asks cannot be told now, as the store of tokens fails."""
+
+    code = "access_unavailable"
+
+
 class EngineUnavailable(Unavailable):
     """The engine process is starting or restarting."""
 
@@ -208,6 +231,8 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
     for cls in (
         InvalidRequest,
         ContextExceeded,
+        Unauthenticated,
+        Forbidden,
         ModelNotFound,
         SessionNotFound,
         StreamNotFound,
@@ -223,6 +248,7 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         Draining,
         StreamLogFull,
         StreamLogUnavailable,
+        AccessUnavailable,
         EngineUnavailable,
         EngineDied,
         InternalError,

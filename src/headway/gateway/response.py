@@ -12,6 +12,7 @@ from starlette.types import Message, Send
 
 from headway.core.errors import HeadwayError
 from headway.wire import sse
+from headway.wire.credentials import challenge
 from headway.wire.errors import error_body, retry_after
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -63,6 +64,9 @@ class Responder:
         wait = retry_after(error)
         if wait is not None:
             headers.append((b"retry-after", wait.encode()))
+        asked_for = challenge(error)
+        if asked_for is not None:
+            headers.append((b"www-authenticate", asked_for.encode()))
         await self.json(error.status, self.error_body(error), headers)
 
     async def stream(self, data: bytes) -> None:

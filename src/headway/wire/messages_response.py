@@ -11,6 +11,8 @@ StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 _ERROR_TYPES: Final[dict[int, str]] = {
     400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     408: "timeout_error",
     413: "request_too_large",
