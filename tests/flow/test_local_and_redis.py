@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -152,7 +151,7 @@ async def play_both(redis: RedisServer, script: list[tuple[object, ...]]) -> Non
         await shared.aclose()
 
 
-def test_a_script_that_redis_has_forgotten_is_loaded_again(redis: RedisServer, tmp_path: Path) -> None:
+def test_a_script_that_redis_has_forgotten_is_loaded_again(redis: RedisServer) -> None:
     async def run() -> None:
         client = connect(redis.url)
         limits = RedisLimits(CONFIG, client, deadline_s=30)

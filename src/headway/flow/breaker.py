@@ -79,6 +79,6 @@ class Breaker:
         is_worn = self.phase is Phase.CLOSED and num_failures >= MAX_FAILURES
         phase = TRANSITIONS[self.phase, Event.WORN if is_worn else Event.FAILURE]
         if phase is Phase.OPEN and self.phase is not Phase.OPEN:
-            pause_ns = min(LAST_PAUSE_NS, 2 * self.pause_ns)
-            return Breaker(phase, num_failures, pause_ns, now_ns + self.pause_ns)
+            next_pause_ns = min(LAST_PAUSE_NS, 2 * self.pause_ns)
+            return Breaker(phase, num_failures, next_pause_ns, now_ns + self.pause_ns)
         return Breaker(phase, num_failures, self.pause_ns, self.retry_at_ns)

@@ -117,7 +117,9 @@ class RemoteQueue:
         return max(low, key=lambda t: t.order, default=None)
 
     def _use(self, now_ns: int) -> list[float]:
-        if not self._accounts.lead(now_ns):  # places were free all the time: nobody had what another one wanted
+        if not self._accounts.lead(
+            now_ns
+        ):  # places were free all the time: nobody had what another one wanted
             return [0.0] * len(self.shares)
         tokens, shares = self._accounts.window(now_ns)
         return use_of_shares(tokens, shares, self._accounts.spare_tokens(now_ns))

@@ -29,8 +29,8 @@ Weights = tuple[float, ...]
 """By SIGNALS."""
 NIL = 0.01
 """A level below that is none."""
-FEW_USUAL = 100.0
-"""Requests; it takes 1,080 for what is usual to make a difference to what is a burst."""
+FEW_RECENT, FEW_USUAL = 10.0, 100.0
+"""Requests; a burst takes 73 recent ones, and it takes 1,080 for what is usual to make a difference to that."""
 _NO_LEVELS = (0.0,) * len(SIGNALS)
 _INDEX: dict[SignalKind, int] = {name: index for index, name in enumerate(SIGNALS)}
 
@@ -53,7 +53,7 @@ class Standing(msgspec.Struct, frozen=True):
     @property
     def is_fresh(self) -> bool:
         """Whether it decides like that of somebody never seen, but for the clients and regions known."""
-        return self.levels == _NO_LEVELS and not self.recent and self.usual < FEW_USUAL
+        return self.levels == _NO_LEVELS and self.recent < FEW_RECENT and self.usual < FEW_USUAL
 
 
 def weights_of(chosen: Mapping[SignalKind, float]) -> Weights:
