@@ -74,12 +74,12 @@ class Debt:
 
 
 def connect(url: str) -> "Redis":
-    """Return a client that never retries by itself: whoever asks has a deadline."""
+    """Return a client that never retries by itself; where all connections are used, callers wait."""
     pool = BlockingConnectionPool.from_url(
         url,
         decode_responses=True,
         max_connections=MAX_CONNECTIONS,
-        timeout=DEADLINE_S,
+        timeout=None,  # whoever asks has a deadline
         retry=Retry(NoBackoff(), 0),
     )
     return Redis.from_pool(pool)
@@ -174,9 +174,9 @@ class RedisLimits:
         )
 
     async def aclose(self) -> None:
-        """Wait for what is on its way, at most a deadline, and close connections."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=self._deadline_s)
+        """Wait for what is on its way, each within its deadline, and close connections."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
         await self._client.aclose()
 
     # Housekeeping
