@@ -13,11 +13,16 @@ HeadwayError
 │   ├── ResyncRequired        410  a stream cannot go on from there without a gap
 │   ├── PayloadTooLarge       413
 │   ├── StreamUnread          429  a stream's client acknowledged too little for too long
-│   └── HeadersTooLarge       431
+│   ├── HeadersTooLarge       431
+│   ├── OverBudget            400  prompt + max_tokens exceed what the caller may use in a whole minute
+│   └── RateLimited           429  the caller's own limit, with Retry-After: of requests a second
+│       ├── TooManyConcurrent 429  of calls at once
+│       └── TokensExhausted   429  of tokens a minute
 ├── Unavailable               the server's limit, HTTP 503 with Retry-After
 │   ├── TooManyConnections
 │   ├── QueueFull
 │   ├── DeadlineUnmet         the first token could not come in time
+│   ├── Displaced             a better class needed the place before the first token
 │   ├── Draining              shutting down
 │   ├── StreamLogFull         the logs of all streams together take no more
 │   ├── StreamLogUnavailable  where streams are kept cannot be reached or written
@@ -32,6 +37,8 @@ HeadwayError
 429 is the caller's own limit and 503 the server's; both carry `Retry-After` and a reason code (`code`).
 Every message is a sentence that says what to do.
 """
+
+from headway.core.quota import NO_QUOTAS, Quotas
 
 
 class HeadwayError(Exception):
@@ -139,6 +146,43 @@ class HeadersTooLarge(RequestError):
     code = "headers_too_large"
 
 
+class OverBudget(RequestError):
+    """The request alone exceeds the caller's tokens per minute: no wait would help, so it is not a 429."""
+
+    code = "tokens_over_limit"
+
+
+class RateLimited(RequestError):
+    """The caller's own limit; retry after `retry_after_s`. `quotas`: where he stands, for `x-ratelimit-*` headers."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limited"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = 1.0,
+        quotas: Quotas = NO_QUOTAS,
+    ) -> None:
+        super().__init__(message, param=param, retry_after_s=retry_after_s)
+        self.quotas = quotas
+
+
+class TooManyConcurrent(RateLimited):
+    """As many of the caller's calls run as he may have at once."""
+
+    code = "too_many_concurrent"
+
+
+class TokensExhausted(RateLimited):
+    """The caller has too few tokens left for this minute."""
+
+    code = "tokens_exhausted"
+
+
 class Unavailable(HeadwayError):
     """The server's limit; retry after `retry_after_s`."""
 
@@ -166,6 +210,12 @@ class DeadlineUnmet(Unavailable):
     """The first token is not expected by its deadline; `retry_after_s` is the wait that was predicted."""
 
     code = "deadline_unmet"
+
+
+class Displaced(Unavailable):
+    """A better class needed the place that this request had, and it had no token yet."""
+
+    code = "displaced"
 
 
 class Draining(Unavailable):
@@ -241,10 +291,15 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         RequestTimeout,
         PayloadTooLarge,
         HeadersTooLarge,
+        OverBudget,
+        RateLimited,
+        TooManyConcurrent,
+        TokensExhausted,
         Unavailable,
         TooManyConnections,
         QueueFull,
         DeadlineUnmet,
+        Displaced,
         Draining,
         StreamLogFull,
         StreamLogUnavailable,

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from headway.engine.accounts import INPUT_WEIGHT
 from headway.engine.policies.policy import Candidate, Queue
+from headway.engine.policies.turns import equals, next_rank, use_of_shares
 from headway.engine.view import S
 
 _Key = tuple[int, int]
@@ -31,7 +32,7 @@ def slo(queue: Queue[S]) -> Iterator[S]:
     waiting = _by_class_and_tenant(queue)
     while waiting:
         use = _use(queue)
-        rank = min(waiting, key=lambda r: (use[r] >= 1, r if use[r] < 1 else use[r]))
+        rank = next_rank(waiting, use)
         tenants = waiting[rank]
         tenant = _tenant(tenants, queue)
         yield tenants[tenant].pop()[2]
@@ -51,8 +52,7 @@ def _use(queue: Queue[S]) -> list[float]:
     accounts, planned = queue.view.accounts, queue.planned.by_rank
     tokens, shares = accounts.window(queue.now_ns)
     had = [before + now for before, now in zip(tokens, planned, strict=True)]
-    total = sum(had) + accounts.spare_tokens(queue.now_ns)
-    return [tokens / total / share if total else 0.0 for tokens, share in zip(had, shares, strict=True)]
+    return use_of_shares(had, shares, accounts.spare_tokens(queue.now_ns))
 
 
 def _by_class_and_tenant(queue: Queue[S]) -> dict[int, dict[str, list[_Entry[S]]]]:
@@ -82,5 +82,4 @@ def _tenant(tenants: dict[str, list[_Entry[S]]], queue: Queue[S]) -> str:
         return next(iter(tenants))
     served, planned = queue.view.accounts.served, queue.planned.by_tenant
     had = {name: served.get(name, 0) + INPUT_WEIGHT * planned.get(name, 0) for name in tenants}
-    most = min(had.values()) + queue.view.accounts.lead(queue.now_ns)
-    return min((name for name in tenants if had[name] <= most), key=lambda name: tenants[name][-1][:2])
+    return min(equals(had, queue.view.accounts.lead(queue.now_ns)), key=lambda name: tenants[name][-1][:2])

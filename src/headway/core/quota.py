@@ -1,0 +1,28 @@
+"""How much of a limit is left: what a caller is told with every answer. It knows no HTTP."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One limit as it stands.
+
+    limit      most that can be had at once
+    remaining  of it, rounded down, from 0
+    reset_ns   until all of it can be had again if nothing more is taken
+    """
+
+    limit: int
+    remaining: int
+    reset_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """A caller's limits; None = he has none of that kind."""
+
+    requests: Quota | None = None
+    tokens: Quota | None = None
+
+
+NO_QUOTAS = Quotas()

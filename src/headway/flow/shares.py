@@ -1,0 +1,131 @@
+"""Who goes to a remote engine next, by class shares and fairness between tenants. It knows no clock and waits for nobody.
+
+The turns are those of our own engine (`engine/policies/turns.py` over `engine/accounts.py`). Two things differ, as a
+remote engine cannot be made to set a stream aside and take it up again:
+
+- places are kept for `high` by its share, and lent to nobody, where `lend_high` is "never";
+- where `high` within its share finds no place, a request of `low` that has no token yet is ended for it, the latest first.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headway.core.request import ServiceClass
+from headway.engine.accounts import RANKS, Accounts
+from headway.engine.policies.turns import equals, next_rank, use_of_shares
+
+HIGH, LOW = RANKS["high"], RANKS["low"]
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """One request before a remote engine; `order` is that of arrival. Owned by the queue that gave it."""
+
+    order: int
+    rank: int
+    tenant: str
+    num_prompt_tokens: int
+    has_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What is to be done: let these go, end those."""
+
+    start: tuple[Ticket, ...] = ()
+    displace: tuple[Ticket, ...] = ()
+
+
+@dataclass(slots=True)
+class RemoteQueue:
+    """Owns who waits for one remote engine and who is there."""
+
+    shares: tuple[int, int, int] = (50, 30, 20)
+    lend_high: Literal["idle", "never"] = "never"
+    num_places: int = 8
+    waiting: list[Ticket] = field(default_factory=list)
+    running: list[Ticket] = field(default_factory=list)
+    _accounts: Accounts = field(init=False)
+    _num_tickets: int = 0
+    _busy_since_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        self._accounts = Accounts(self.shares)
+
+    def arrive(self, service_class: ServiceClass, tenant: str, num_prompt_tokens: int) -> Ticket:
+        """Return the ticket of a request that came; it waits until `turns` lets it go."""
+        self._num_tickets += 1
+        ticket = Ticket(self._num_tickets, RANKS[service_class], tenant, num_prompt_tokens)
+        self.waiting.append(ticket)
+        self._accounts.enter(tenant)
+        return ticket
+
+    def turns(self, now_ns: int) -> Turns:
+        """Let go who may go now; what is returned has been done here."""
+        self._count_busy(now_ns)
+        started: list[Ticket] = []
+        displaced: list[Ticket] = []
+        while self.waiting and (ticket := self._next(now_ns)) is not None:
+            if len(self.running) >= self.num_places:
+                victim = self._victim(ticket, now_ns)
+                if victim is None:
+                    break
+                self.leave(victim)
+                displaced.append(victim)
+            self.waiting.remove(ticket)
+            self.running.append(ticket)
+            self._accounts.charge(ticket.rank, ticket.tenant, ticket.num_prompt_tokens, 0, now_ns)
+            started.append(ticket)
+        self._count_busy(now_ns)
+        return Turns(tuple(started), tuple(displaced))
+
+    def generated(self, ticket: Ticket, num_tokens: int, now_ns: int) -> None:
+        """The engine has sent tokens: from the first on a request is ended for nobody."""
+        ticket.has_token = True
+        self._accounts.charge(ticket.rank, ticket.tenant, 0, num_tokens, now_ns)
+
+    def leave(self, ticket: Ticket) -> None:
+        """A request ended, or gave up waiting; the second time nothing happens."""
+        for place in (self.waiting, self.running):
+            if ticket in place:
+                place.remove(ticket)
+                self._accounts.leave(ticket.tenant)
+
+    def _next(self, now_ns: int) -> Ticket | None:
+        """Return who is next, None where nobody may go before another one ends."""
+        use = self._use(now_ns)
+        ranks = {ticket.rank for ticket in self.waiting if ticket.rank == HIGH or self._has_room_for_others()}
+        if not ranks:
+            return None
+        rank = next_rank(ranks, use)
+        served = {t.tenant: self._accounts.served.get(t.tenant, 0) for t in self.waiting if t.rank == rank}
+        tenants = equals(served, self._accounts.lead(now_ns))
+        return next(ticket for ticket in self.waiting if ticket.rank == rank and ticket.tenant in tenants)
+
+    def _has_room_for_others(self) -> bool:
+        """Whether a place is free that is not kept for high."""
+        if self.lend_high == "idle":
+            return len(self.running) < self.num_places
+        num_high = sum(ticket.rank == HIGH for ticket in self.running)
+        num_kept = max(num_high, self.num_places * self.shares[HIGH] // sum(self.shares))
+        return len(self.running) - num_high < self.num_places - num_kept
+
+    def _victim(self, ticket: Ticket, now_ns: int) -> Ticket | None:
+        if ticket.rank != HIGH or self._use(now_ns)[HIGH] >= 1:
+            return None
+        low = [t for t in self.running if t.rank == LOW and not t.has_token]
+        return max(low, key=lambda t: t.order, default=None)
+
+    def _use(self, now_ns: int) -> list[float]:
+        if not self._accounts.lead(
+            now_ns
+        ):  # places were free all the time: nobody had what another one wanted
+            return [0.0] * len(self.shares)
+        tokens, shares = self._accounts.window(now_ns)
+        return use_of_shares(tokens, shares, self._accounts.spare_tokens(now_ns))
+
+    def _count_busy(self, now_ns: int) -> None:
+        """Account for the time in which all places were taken: what the engine would have done in the rest is spare."""
+        if self._busy_since_ns is not None:
+            self._accounts.note_busy(max(0, now_ns - self._busy_since_ns), now_ns)
+        self._busy_since_ns = now_ns if len(self.running) >= self.num_places else None
