@@ -62,6 +62,11 @@ def read_to_the_end(client: ClientConnection) -> list[dict[str, object]]:
     return events
 
 
+def read_all(client: ClientConnection, events: list[dict[str, object]]) -> None:
+    while True:
+        events.append(next_event(client))
+
+
 def content(events: list[dict[str, object]]) -> str:
     chunks = [json.loads(str(event["data"])) for event in events[:-1]]
     return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
@@ -83,36 +88,36 @@ def test_acknowledging_the_last_event_closes_the_socket() -> None:
 
 
 def test_what_is_not_acknowledged_comes_again_with_the_same_number() -> None:
-    with running() as (address, _):
-        with connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
-            events = read_to_the_end(client)
-            again = [next_event(client) for _ in events]
-            assert {event["seq"]: event["data"] for event in again} == {e["seq"]: e["data"] for e in events}
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        events = read_to_the_end(client)
+        again = [next_event(client) for _ in events]
+        assert {event["seq"]: event["data"] for event in again} == {e["seq"]: e["data"] for e in events}
 
 
 def test_a_heartbeat_is_answered_and_carries_an_acknowledgement() -> None:
-    with running() as (address, _):
-        with connect(f"ws://{address}/v1/streams/{start(address)}/ws?after=3") as client:
-            assert next_event(client)["seq"] == 4
-            client.send(json.dumps({"type": "heartbeat", "ms": 123, "ack": {"seq": 4}}))
-            while (message := next_event(client))["type"] != "heartbeat":
-                pass
-            assert message == {"type": "heartbeat", "ms": 123}
+    with (
+        running() as (address, _),
+        connect(f"ws://{address}/v1/streams/{start(address)}/ws?after=3") as client,
+    ):
+        assert next_event(client)["seq"] == 4
+        client.send(json.dumps({"type": "heartbeat", "ms": 123, "ack": {"seq": 4}}))
+        while (message := next_event(client))["type"] != "heartbeat":
+            pass
+        assert message == {"type": "heartbeat", "ms": 123}
 
 
 @pytest.mark.parametrize(
     "message", ["x", "{}", '{"type": "ack", "seq": 10000}', '{"type": "ack", "seq": 1, "epoch": 7}']
 )
 def test_a_message_that_makes_no_sense_is_told_and_ends_the_socket(message: str) -> None:
-    with running() as (address, _):
-        with connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
-            client.send(message)
-            with pytest.raises(ConnectionClosed) as closed:
-                while True:
-                    last = next_event(client)
-            assert last["type"] == "error"
-            assert closed.value.rcvd is not None
-            assert closed.value.rcvd.code == 1008
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        client.send(message)
+        events: list[dict[str, object]] = []
+        with pytest.raises(ConnectionClosed) as closed:
+            read_all(client, events)
+        assert events[-1]["type"] == "error"
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
 
 
 @pytest.mark.parametrize(

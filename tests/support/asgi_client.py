@@ -138,6 +138,11 @@ class Exchange:
         return value
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the application has said nothing yet."""
+        return self.status is None and self._outgoing.empty()
+
+    @property
     def received(self) -> bytes:
         """What has come and was not read as events."""
         return self._buffer

@@ -13,6 +13,7 @@ from headway.core.request import Pooling
 from headway.engine.client import EngineClient
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
+from headway.gateway.door import Door
 from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ChatTemplate, ServedModel, Tokenizer
 from headway.gateway.streams import Streams
@@ -99,6 +100,7 @@ def service(
     pooling: Pooling | None = None,
     info: EngineInfo = INFO,
     streams: Streams | None = None,
+    door: Door | None = None,
 ) -> Service:
     engine = FakeEngineClient(info, script)
     clock = ManualClock(10_000_000_000)
@@ -111,5 +113,6 @@ def service(
         hook=events.append,
         metrics=metrics,
         streams=streams,
+        door=door,
     )
     return Service(create_app(gateway), gateway, engine, clock, events)

@@ -43,6 +43,11 @@ class FakeEngineClient:
         self._live: dict[str, _Live] = {}
 
     @property
+    def live(self) -> frozenset[str]:
+        """Ids of requests without their terminal event."""
+        return frozenset(self._live)
+
+    @property
     def num_live(self) -> int:
         """Requests without their terminal event."""
         return len(self._live)

@@ -15,6 +15,7 @@ from headway.core.events import Hook
 from headway.engine.client import EngineClient
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
+from headway.gateway.door import Door
 from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ServedModel
 from headway.gateway.streams import Streams
@@ -33,7 +34,7 @@ class Assembly:
         self._text: TextSide = open_text(Path(engine_config.model_path))
 
     async def finish(
-        self, engine: EngineClient, clock: Clock, hook: Hook, metrics: MetricsPage
+        self, engine: EngineClient, door: Door, clock: Clock, hook: Hook, metrics: MetricsPage
     ) -> tuple[Gateway, Starlette]:
         """Return the gateway of `engine`, which is ready, and the application in front of it.
 
@@ -59,6 +60,7 @@ class Assembly:
             wall_time_s=time.time,
             hook=hook,
             metrics=metrics,
+            door=door,
             streams=Streams(log, clock, grace_s=config.stream_grace_s),
         )
         return gateway, create_app(gateway)

@@ -22,12 +22,9 @@ import uvicorn
 import uvloop
 
 from headway.cli.http_protocol import BoundedHttpProtocol, HttpLimits
-from headway.cli.service import Service, running_service
+from headway.cli.service import Service, ServiceSettings, running_service
 from headway.cli.socket_protocol import SocketProtocol
-from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
-from headway.gateway.config import GatewayConfig
-from headway.obs.config import ObsConfig
 
 logger = logging.getLogger(__name__)
 
@@ -63,13 +60,9 @@ def bind(host: str, port: int) -> socket.socket:
 def serve(
     listener: socket.socket,
     host: str,
-    engine_config: EngineConfig,
-    gateway_config: GatewayConfig,
-    obs_config: ObsConfig,
+    settings: ServiceSettings,
     *,
     drain_timeout_s: float,
-    log_level: str,
-    log_json: bool,
 ) -> int:
     """Serve on `listener` until stopped and return the exit code; `host` is what the user called the address.
 
@@ -81,13 +74,11 @@ def serve(
         assert task is not None
         with StopSignals(lambda _: task.cancel()) as signals:
             try:
-                async with running_service(
-                    engine_config, gateway_config, obs_config, log_level=log_level, log_json=log_json
-                ) as service:
+                async with running_service(settings) as service:
                     server = DrainingServer(_uvicorn_config(service), service, drain_timeout_s)
                     signals.callback = server.stop_nowait
                     listener.listen(_BACKLOG)
-                    _announce(listener, engine_config.model, host)
+                    _announce(listener, settings.engine.model, host)
                     await server.serve(sockets=[listener])
             except asyncio.CancelledError:
                 if signals.first is None:
@@ -147,8 +138,26 @@ def _announce(listener: socket.socket, model: str, host: str) -> None:
     except OSError as error:  # the pipe's reader left, or the disk is full: no reason not to serve
         logger.warning("serving on %s, which could not be printed on stdout (%s)", url, error.strerror)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit fails on the same text
-    if not _is_loopback(listener):
-        logger.warning("listening on %s without authentication: whoever reaches it can use it", host)
+
+
+def check_reach(listener: socket.socket, host: str, *, asks: bool, allow_anonymous: bool) -> None:
+    """Raise ConfigError where strangers could reach a server that asks nobody who he is, unless that is meant.
+
+    `asks`: whether callers must say who they are.
+    """
+    if asks:
+        return
+    if _is_loopback(listener):
+        logger.info(
+            "nobody is asked who he is, so the server listens on loopback only (--access changes both)"
+        )
+    elif allow_anonymous:
+        logger.warning("listening on %s without asking who calls: whoever reaches it can use it", host)
+    else:
+        raise ConfigError(
+            f"Whoever reaches {host} could use the server: say with --access who may, or with --allow-anonymous that a "
+            "proxy in front sees to it."
+        )
 
 
 def _is_loopback(listener: socket.socket) -> bool:

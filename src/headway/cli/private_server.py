@@ -11,10 +11,9 @@ from pathlib import Path
 
 import uvicorn
 
-from headway.cli.service import running_service
+from headway.cli.service import ServiceSettings, running_service
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
-from headway.gateway.config import GatewayConfig
 
 _THREAD_START_S = 5.0
 """A thread that exists runs within milliseconds, on a loaded machine within a second."""
@@ -104,9 +103,8 @@ class _ServerThread:
             loop.close()
 
     async def _serve(self) -> None:
-        async with running_service(
-            self._config, GatewayConfig(), log_level=self._log_level, log_json=self._log_json
-        ) as service:
+        settings = ServiceSettings(engine=self._config, log_level=self._log_level, log_json=self._log_json)
+        async with running_service(settings) as service:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
                 try:
                     listener.bind(str(self._path))

@@ -4,6 +4,7 @@ What serves, and what signals do to it, is in `http_server`, which is imported o
 """
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headway.cli.observability_options import add_observability_options, obs_config
@@ -47,8 +48,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     network.add_argument(
         "--host",
         default="127.0.0.1",
-        help="address to listen on; there is no authentication yet, so keep it on loopback "
-        "or behind a proxy that has some (default: %(default)s)",
+        help="address to listen on; beyond loopback it takes --access or --allow-anonymous (default: %(default)s)",
     )
     network.add_argument(
         "--port",
@@ -56,6 +56,18 @@ def add_parser(subparsers: "Subparsers") -> None:
         type=port_number,
         default=8000,
         help="port to listen on; 0 = any free one (default: %(default)s)",
+    )
+    network.add_argument(
+        "--access",
+        metavar="FILE",
+        type=Path,
+        help="TOML file that says who may call, by API tokens or JWT, and how much (docs/access.md); without it nobody is "
+        "asked, and the server listens on loopback only",
+    )
+    network.add_argument(
+        "--allow-anonymous",
+        action="store_true",
+        help="listen beyond loopback without --access: behind a proxy that authenticates",
     )
     network.add_argument(
         "--served-name",
@@ -126,18 +138,20 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until stopped; raises HeadwayError when the service cannot start."""
-    from headway.cli.http_server import bind, serve
+    from headway.cli.access_file import read_access_file
+    from headway.cli.http_server import bind, check_reach, serve
+    from headway.cli.service import ServiceSettings
     from headway.models.fetch import resolve_model
     from headway.obs.logs import configure
 
     configure(args.log_level.upper(), args.log_json)
+    access = None if args.access is None else read_access_file(args.access)
     with bind(args.host, args.port) as listener:
+        check_reach(listener, args.host, asks=access is not None, allow_anonymous=args.allow_anonymous)
         path = resolve_model(args.model)
-        return serve(
-            listener,
-            args.host,
-            engine_config(args, args.served_name or served_name(args.model), str(path)),
-            GatewayConfig(
+        settings = ServiceSettings(
+            engine=engine_config(args, args.served_name or served_name(args.model), str(path)),
+            gateway=GatewayConfig(
                 max_body_bytes=args.max_body,
                 allow_origins=tuple(args.allow_origin),
                 trust_headers=args.trust_headers,
@@ -146,8 +160,9 @@ def run(args: argparse.Namespace) -> int:
                 streams=args.streams,
                 stream_grace_s=args.stream_grace,
             ),
-            obs_config(args),
-            drain_timeout_s=args.drain_timeout,
+            obs=obs_config(args),
+            access=access,
             log_level=args.log_level.upper(),
             log_json=args.log_json,
         )
+        return serve(listener, args.host, settings, drain_timeout_s=args.drain_timeout)

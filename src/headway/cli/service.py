@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from headway.cli.access_file import AccessSettings, open_door
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig
 from headway.core.errors import ModelFileError
@@ -44,34 +47,39 @@ class Service:
     engine: EngineClient
 
 
-@asynccontextmanager
-async def running_service(
-    engine_config: EngineConfig,
-    gateway_config: GatewayConfig,
-    obs_config: ObsConfig | None = None,
-    *,
-    log_level: str,
-    log_json: bool,
-) -> AsyncIterator[Service]:
-    """Start the engine of `engine_config`, yield the service, end the engine.
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a service is to be. `access`: who may call, and how much; None = everybody, without limits."""
 
-    Raises ModelFileError, ConfigError or EngineDied when the engine cannot start, ConfigError where spans cannot be made.
+    engine: EngineConfig
+    gateway: GatewayConfig = GatewayConfig()
+    obs: ObsConfig = ObsConfig()
+    access: AccessSettings | None = None
+    log_level: str
+    log_json: bool
+
+
+@asynccontextmanager
+async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
+    """Start the engine, yield the service, end the engine.
+
+    Raises ModelFileError, ConfigError or EngineDied when the engine cannot start, ConfigError where spans cannot be made or
+    what `access` names cannot be opened.
     """
     logging.getLogger("asyncio").addFilter(_is_not_about_a_client_that_left)
     clock = MonotonicClock()
-    obs_config = obs_config or ObsConfig()
-    metrics = Metrics(obs_config.tokens)
-    tracing = open_tracing(obs_config.traces)
+    metrics = Metrics(settings.obs.tokens)
+    tracing = open_tracing(settings.obs.traces)
     engine = ProcessEngineClient(
-        engine_config,
+        settings.engine,
         clock,
         metrics,
-        log=LogSettings(setup=LOG_SETUP, level=log_level, json=log_json),
+        log=LogSettings(setup=LOG_SETUP, level=settings.log_level, json=settings.log_json),
     )
     try:
-        assembly = await _start(engine, engine_config, gateway_config)
+        assembly = await _start(engine, settings.engine, settings.gateway)
+        door = await open_door(settings.access, clock)
         hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
-        gateway, app = await assembly.finish(engine, clock, hook, metrics.page)
+        gateway, app = await assembly.finish(engine, door, clock, hook, metrics.page)
     except BaseException:
         await engine.close()
         raise

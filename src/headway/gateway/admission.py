@@ -3,10 +3,12 @@
 What only the engine can know (its queue, its KV cache) it refuses itself; the gateway refuses what is certain earlier.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 
+from headway.core.caller import Caller
 from headway.core.errors import (
     ContextExceeded,
     Draining,
@@ -17,8 +19,9 @@ from headway.core.errors import (
 from headway.core.events import EngineState
 from headway.core.messages import EngineInfo
 from headway.core.request import Request
+from headway.engine.accounts import RANKS
 from headway.wire.options import GenerationOptions
-from headway.wire.service_headers import ServiceTerms
+from headway.wire.service_headers import CLASS, ServiceTerms, parse_service_headers
 
 RESTART_RETRY_AFTER_S = 2.0
 """A small model loads within about a second; a client that asks again too early is told the same."""
@@ -35,6 +38,29 @@ def refusal(state: EngineState, *, draining: bool) -> HeadwayError | None:
     if state == "closed":
         return EngineUnavailable("The engine has stopped; the server's log says why.", retry_after_s=None)
     return None
+
+
+def terms_of(
+    caller: Caller, headers: Iterable[tuple[bytes, bytes]], *, trust_headers: bool
+) -> ServiceTerms | None:
+    """Return what a request asks of scheduling, as far as its caller may; None = it was not asked.
+
+    Whoever has a token has its tenant, and its class or a less urgent one; deadlines and conversations are his own affair.
+    A trusted service speaks for others, as does everybody where nobody is asked who he is and headers are trusted.
+    Raises InvalidRequest for a header that is malformed.
+    """
+    if not caller.token_id:
+        return parse_service_headers(headers) if trust_headers else None
+    asked = parse_service_headers(headers)
+    if trust_headers and caller.kind == "service":
+        return asked
+    less_urgent = max(asked.service_class, caller.service_class, key=RANKS.__getitem__)
+    says_class = any(name == CLASS.encode() for name, _ in headers)
+    return replace(
+        asked,
+        tenant=caller.tenant,
+        service_class=less_urgent if says_class else caller.service_class,
+    )
 
 
 def on_terms(request: Request, terms: ServiceTerms, *, share_prefixes: bool) -> Request:

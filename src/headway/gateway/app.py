@@ -15,6 +15,7 @@ from headway.gateway.edge import Edge
 from headway.gateway.embeddings import Embeddings
 from headway.gateway.gateway import Gateway
 from headway.gateway.generate import Generate
+from headway.gateway.guard import Guard
 from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
 from headway.gateway.responses import ResponsesEndpoint
@@ -40,6 +41,7 @@ def create_app(gateway: Gateway) -> Starlette:
         finally:
             if gateway.streams is not None:
                 await gateway.streams.close()
+            await gateway.door.close()
             gateway.close()
 
     middleware = [
@@ -50,7 +52,8 @@ def create_app(gateway: Gateway) -> Starlette:
             error_bodies={"/v1/messages": message_error, "/v1/messages/count_tokens": message_error},
             tell=gateway.tell,
             trust_traces=gateway.config.trust_headers,
-        )
+        ),
+        Middleware(Guard, door=gateway.door),
     ]
     if gateway.config.allow_origins:  # outside the edge, so that pages can read the errors it answers
         cors = Middleware(

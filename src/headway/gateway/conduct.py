@@ -11,10 +11,12 @@ from typing import Generic, Protocol, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
+from headway.core.caller import NOBODY
 from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
 from headway.gateway import admission
 from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
+from headway.gateway.door import Call
 from headway.gateway.edge import unexpected
 from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info, route_of
@@ -23,10 +25,10 @@ from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, find_model
 from headway.wire.json_bounds import SMALL_BYTES
 from headway.wire.resumable import wants_resumable
-from headway.wire.service_headers import ServiceTerms, parse_service_headers
+from headway.wire.service_headers import ServiceTerms
 
 
-class Call(Protocol):
+class NamedCall(Protocol):
     """What every call has."""
 
     @property
@@ -35,7 +37,7 @@ class Call(Protocol):
         ...
 
 
-C = TypeVar("C", bound=Call)
+C = TypeVar("C", bound=NamedCall)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class OpenCall(Generic[C]):
 
     num_bytes   of its body
     terms       what it asks of scheduling
+    limited     what it takes of its caller's limits
     owner       the public id of the token that it came with
     resumable   whether its stream is to outlive its connection
     """
@@ -52,6 +55,7 @@ class OpenCall(Generic[C]):
     num_bytes: int
     terms: ServiceTerms
     owner: str
+    limited: Call
     resumable: bool
     served: ServedModel
     record: RequestRecord
@@ -73,8 +77,8 @@ async def conduct(
     """
     info = request_info(scope)
     call, num_bytes = await read_call(gateway, scope, receive, parse)
-    if gateway.config.trust_headers:
-        info.terms = parse_service_headers(scope["headers"])
+    caller = info.caller or NOBODY
+    info.terms = admission.terms_of(caller, scope["headers"], trust_headers=gateway.config.trust_headers)
     terms = info.terms or ServiceTerms()
     served = find_model(gateway.models, call.model)
     record = info.record = RequestRecord(
@@ -96,7 +100,8 @@ async def conduct(
                         call=call,
                         num_bytes=num_bytes,
                         terms=terms,
-                        owner=info.caller.token_id,
+                        owner=caller.token_id,
+                        limited=info.call,
                         resumable=wants_resumable(scope["headers"]),
                         served=served,
                         record=record,
@@ -105,7 +110,8 @@ async def conduct(
                     )
                 )
         except (ClientGone, asyncio.CancelledError):
-            record.end("cancelled", status=CLIENT_CLOSED_STATUS)
+            if not info.call.is_kept:  # else whoever kept it says how it ended
+                record.end("cancelled", status=CLIENT_CLOSED_STATUS)
             raise
         except HeadwayError as error:
             record.end_with_error(error)

@@ -19,6 +19,7 @@ from headway.gateway.request_info import SCOPE_KEY, RequestInfo
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import ErrorBody, Responder, SlowReader
 from headway.wire.errors import error_body
+from headway.wire.rate_headers import rate_headers
 
 logger = logging.getLogger("headway.gateway")
 access_logger = logging.getLogger("headway.access")
@@ -81,7 +82,12 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", info.request_id.encode())]
+                limits = [(name.encode(), value.encode()) for name, value in rate_headers(info.quotas)]
+                message["headers"] = [
+                    *message["headers"],
+                    (b"x-request-id", info.request_id.encode()),
+                    *limits,
+                ]
             await send(message)
 
         try:

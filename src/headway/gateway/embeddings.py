@@ -54,6 +54,8 @@ class Embeddings:
         requests = [_request(ids, index, served.pooling, open_call.record) for index, ids in enumerate(texts)]
         share_prefixes = self._gateway.config.share_prefixes
         requests = [on_terms(one, open_call.terms, share_prefixes=share_prefixes) for one in requests]
+        await open_call.limited.reserve(sum(map(len, texts)))
+        open_call.limited.use(sum(map(len, texts)))
         open_call.record.note_submitted()
         finished = await _run_all(served.engine, requests, client.on_gone)
         if client.gone:

@@ -9,6 +9,7 @@ from headway.core.events import Event, Hook
 from headway.core.hooks import emit
 from headway.gateway.body_budget import BodyBudget
 from headway.gateway.config import GatewayConfig
+from headway.gateway.door import Door
 from headway.gateway.prompt_worker import PromptWorker
 from headway.gateway.served import ServedModel
 from headway.gateway.streams import Streams
@@ -21,6 +22,7 @@ class Gateway:
     """The service behind the routes. It owns the tokenising thread; engines belong to whoever started them.
 
     hook          receives what `core.events` says of calls and requests; None = nobody listens
+    door          asks who calls, and keeps his limits; None = nobody is asked, and nobody has any
     streams       keeps resumable streams; None = there are none
     wall_time_s   Unix seconds, only for the `created` labels
     """
@@ -35,6 +37,7 @@ class Gateway:
         hook: Hook | None = None,
         metrics: MetricsPage | None = None,
         streams: Streams | None = None,
+        door: Door | None = None,
     ) -> None:
         self.models = dict(models)
         self.config = config
@@ -43,6 +46,7 @@ class Gateway:
         self.hook = hook
         self.metrics = metrics
         self.streams = streams
+        self.door = door or Door()
         self.prompt_worker = PromptWorker(
             max_pending=config.max_pending_prompts, max_pending_bytes=config.max_pending_prompt_bytes
         )

@@ -3,7 +3,6 @@
 What differs between chat and text completions is in `chat` and `completions`; this walk is the same for both.
 """
 
-import asyncio
 import secrets
 from collections.abc import Sequence
 from functools import partial
@@ -18,21 +17,18 @@ from headway.core.request import Grammar, Request
 from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
 from headway.gateway.client_watch import ClientGone, ClientWatch
-from headway.gateway.conduct import Call, OpenCall, admitted, conduct
+from headway.gateway.conduct import NamedCall, OpenCall, admitted, conduct
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer
-from headway.gateway.stream_answer import send_stream
-from headway.gateway.stream_run import StreamRun
-from headway.gateway.streams import Streams
-from headway.streams.ids import FIRST_EPOCH
+from headway.gateway.stream_answer import send_first
 from headway.wire.options import GenerationOptions
 
 
-class GeneratingCall(Call, Protocol):
+class GeneratingCall(NamedCall, Protocol):
     """What every generating call has."""
 
     @property
@@ -104,14 +100,18 @@ class Generate(Generic[C]):
         )
         answer = self._endpoint.answer(call, head, served.tokenizer)
         responder.error_event = answer.stream_error
+        requests = self._requests(open_call, prompts, grammar, info)
+        await open_call.limited.reserve(sum(len(one.token_ids) + one.n * one.max_tokens for one in requests))
         generation = Generation(
             engine=served.engine,
-            requests=self._requests(open_call, prompts, grammar, info),
+            requests=requests,
             new_text=self._endpoint.text_maker(call, served),
             record=record,
         )
         if call.options.stream and open_call.resumable and gateway.streams is not None:
-            await self._outlive(gateway.streams, open_call, generation, answer)
+            run, done = gateway.streams.start(open_call.owner, generation, answer, record, open_call.limited)
+            gateway.hold_active(done)
+            await send_first(gateway.streams, run, client, responder)
             return
         try:
             async with generation:
@@ -128,26 +128,12 @@ class Generate(Generic[C]):
             if responder.started:
                 await responder.error(error)
             raise
+        finally:
+            open_call.limited.use(record.num_used(generation.usage))
         if client.gone and not responder.complete:
             record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=generation.usage)
             raise ClientGone
         record.end(generation.outcome, status=200, usage=generation.usage)
-
-    async def _outlive(
-        self, streams: Streams, open_call: OpenCall[C], generation: Generation, answer: Answer
-    ) -> None:
-        """Have the answer written into the log of streams, and send it from there, as to anybody who comes back."""
-        run, done = streams.start(open_call.owner, generation, answer, open_call.record)
-        self._gateway.hold_active(done)
-        responder = open_call.responder
-        with streams.reading(run.stream_id):
-            opened = await open_call.client.race(_first(run, streams.ping_s))
-            try:
-                await send_stream(streams, opened, FIRST_EPOCH, 0, open_call.client, responder)
-            except HeadwayError as error:
-                if responder.started:
-                    await responder.error(error)
-                raise
 
     def _requests(
         self,
@@ -208,15 +194,3 @@ async def _whole(
         collect(choices, events)
     if not client.gone:
         await responder.json(200, answer.whole(choices, generation.usage))
-
-
-def _first(run: StreamRun, patience_s: float) -> "asyncio.Task[str]":
-    """Wait for the stream's name, which it gets with its first tokens; while it is queued for long, without any."""
-
-    async def wait() -> str:
-        await asyncio.wait({run.opened}, timeout=patience_s)
-        if not run.opened.done():
-            await run.open()
-        return await asyncio.shield(run.opened)
-
-    return asyncio.create_task(wait())

@@ -3,18 +3,20 @@
 The edge makes it and puts it into the scope; whoever finds out more adds it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.types import Scope
 
 from headway.core.caller import NOBODY, Caller
 from headway.core.clock import NS_PER_MS
-from headway.core.errors import HeadwayError
+from headway.core.errors import HeadwayError, RateLimited
 from headway.core.events import CallEnded, CallRefused
+from headway.core.quota import Quotas
 from headway.core.request import ServiceClass
 from headway.core.stages import in_ms
 from headway.core.trace_parent import TraceParent
+from headway.gateway.door import Call
 from headway.gateway.request_record import RequestRecord
 from headway.gateway.response import ErrorBody
 from headway.wire.errors import error_body
@@ -29,6 +31,7 @@ class RequestInfo:
 
     error_body    the shape in which the request's API describes errors
     caller        who asks; None = what was shown is no token of ours
+    call          what it takes of its caller's limits
     terms         what the request asks of scheduling; None = it was not asked, or nobody trusts what it says
     record        set once the request named a model
     error         what ended it, also after a stream had begun
@@ -39,10 +42,21 @@ class RequestInfo:
     arrival_ns: int
     error_body: ErrorBody = error_body
     caller: Caller | None = NOBODY
+    call: Call = field(default_factory=Call)
     terms: ServiceTerms | None = None
     record: RequestRecord | None = None
     error: HeadwayError | None = None
     trace_parent: TraceParent | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose a stream is that is started or asked for with it."""
+        return "" if self.caller is None else self.caller.token_id
+
+    @property
+    def quotas(self) -> Quotas:
+        """What its caller has left, as of the last decision."""
+        return self.error.quotas if isinstance(self.error, RateLimited) else self.call.quotas
 
     @property
     def service_class(self) -> ServiceClass:

@@ -89,6 +89,10 @@ class RequestRecord:
             waited_ns = max(0, finished.first_scheduled_ns - finished.queued_ns)
             self._queue_ns = max(self._queue_ns or 0, waited_ns)
 
+    def num_used(self, usage: Usage) -> int:
+        """Return how many tokens count for its caller's budget, after its end: none of what was not begun."""
+        return 0 if self.outcome == "refused" else usage.prompt_tokens + usage.completion_tokens
+
     def end(
         self, outcome: Outcome, *, status: int, usage: Usage | None = None, error_code: str | None = None
     ) -> None:

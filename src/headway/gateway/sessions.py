@@ -3,9 +3,12 @@
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from headway.core.caller import NOBODY
 from headway.core.errors import SessionNotFound
+from headway.gateway.admission import terms_of
 from headway.gateway.gateway import Gateway
-from headway.wire.service_headers import ServiceTerms, parse_service_headers
+from headway.gateway.request_info import request_info
+from headway.wire.service_headers import ServiceTerms
 
 
 class SessionEndpoint:
@@ -17,12 +20,14 @@ class SessionEndpoint:
     async def release(self, request: HttpRequest) -> Response:
         """Answer 204; what runs of the conversation is finished first.
 
-        The tenant is that of its requests, from the same header. Raises SessionNotFound, or InvalidRequest for a header.
+        The tenant is that of its requests, from the same token or header.
+
+        Raises SessionNotFound, or InvalidRequest for a header.
         """
         session = request.path_params["session"]
-        terms = ServiceTerms()
-        if self._gateway.config.trust_headers:
-            terms = parse_service_headers(request.scope["headers"])
+        caller = request_info(request.scope).caller or NOBODY
+        trust_headers = self._gateway.config.trust_headers
+        terms = terms_of(caller, request.scope["headers"], trust_headers=trust_headers) or ServiceTerms()
         with self._gateway.count_active():
             engines = [served.engine for served in self._gateway.models.values()]
             found = [await engine.release_session(terms.tenant, session) for engine in engines]

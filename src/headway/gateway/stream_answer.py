@@ -9,6 +9,7 @@ from headway.gateway.stream_entries import wire_bytes
 from headway.gateway.stream_run import StreamRun
 from headway.gateway.streams import Streams
 from headway.streams.follower import Follower
+from headway.streams.ids import FIRST_EPOCH
 from headway.streams.record import Page
 from headway.wire import sse
 
@@ -18,6 +19,29 @@ STREAM_HEADER = "x-headway-stream"
 def stream_headers(stream_id: str) -> tuple[tuple[bytes, bytes], ...]:
     """Return the headers of a response that can be resumed."""
     return (*sse.HEADERS, (STREAM_HEADER.encode(), stream_id.encode()))
+
+
+async def send_first(streams: Streams, run: StreamRun, client: ClientWatch, responder: Responder) -> None:
+    """Send the answer to whoever asked for it, from the log, as to anybody who comes back.
+
+    Raises ClientGone, SlowReader, and the HeadwayError that ended it, which a stream that began has told already.
+    """
+    with streams.reading(run.stream_id):
+        opened = await client.race(asyncio.create_task(_opened(run, streams.ping_s)))
+        try:
+            await send_stream(streams, opened, FIRST_EPOCH, 0, client, responder)
+        except HeadwayError as error:
+            if responder.started:
+                await responder.error(error)
+            raise
+
+
+async def _opened(run: StreamRun, patience_s: float) -> str:
+    """Return the stream's name, which it gets with its first tokens; while it is queued for long, without any."""
+    await asyncio.wait({run.opened}, timeout=patience_s)
+    if not run.opened.done():
+        await run.open()
+    return await asyncio.shield(run.opened)
 
 
 async def send_stream(

@@ -42,7 +42,7 @@ class StreamEndpoint:
         """Serve one call; raises the HeadwayError that ended it, which a stream that began has told already."""
         request = HttpRequest(scope)
         stream_id: str = request.path_params["stream"]
-        owner = request_info(scope).caller.token_id
+        owner = request_info(scope).owner
         if request.method == "DELETE":
             await self._streams.owned(stream_id, owner)
             await self._streams.remove(stream_id)
@@ -75,6 +75,6 @@ class StreamAckEndpoint:
         stream_id: str = HttpRequest(scope).path_params["stream"]
         with self._gateway.bodies.body() as held:
             position = read_ack(await read_body(scope, receive, self._gateway.config, held))
-        await self._streams.owned(stream_id, request_info(scope).caller.token_id)
+        await self._streams.owned(stream_id, request_info(scope).owner)
         await self._streams.log.ack(stream_id, position.epoch, position.seq)
         await Response(status_code=204)(scope, receive, send)

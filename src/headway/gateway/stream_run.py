@@ -11,6 +11,7 @@ from collections.abc import Callable
 from headway.core.clock import Clock
 from headway.core.errors import Draining, HeadwayError, InternalError, StreamUnread
 from headway.gateway.answer import Answer
+from headway.gateway.door import Call
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
 from headway.gateway.stream_entries import entries_of, error_entries, last_entries
@@ -39,6 +40,7 @@ class StreamRun:
         generation: Generation,
         answer: Answer,
         record: RequestRecord,
+        limited: Call,
         grace_s: float,
         patience_ns: int,
     ) -> None:
@@ -52,6 +54,7 @@ class StreamRun:
         self._generation = generation
         self._answer = answer
         self._record = record
+        self._limited = limited
         self._grace_s = grace_s
         self._patience_ns = patience_ns
         self._writer: StreamWriter | None = None
@@ -83,6 +86,8 @@ class StreamRun:
             logger.error("a stream failed", exc_info=error, extra={"request_id": self._record.request_id})
             await self._fail(InternalError("The server failed unexpectedly; its log has the details."))
         finally:
+            self._limited.use(self._record.num_used(self._generation.usage))
+            await self._limited.end()
             self._is_over = True
             self._stop_grace()
             if not self.opened.done():

@@ -59,7 +59,7 @@ class StreamSocket:
             cursor = cursor_of(
                 stream_id, connection.headers.get("last-event-id"), connection.query_params.get("after")
             )
-            owner = request_info(scope).caller.token_id
+            owner = request_info(scope).owner
             record, after = await self._streams.find(stream_id, owner, cursor)
         except HeadwayError as error:
             await deny(send, error)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from headway.core.clock import Clock
 from headway.core.errors import HeadwayError
 from headway.gateway.answer import Answer
+from headway.gateway.door import Call
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import RequestRecord
 from headway.gateway.stream_run import StreamRun
@@ -52,7 +53,7 @@ class Streams:
         self._housekeeping: asyncio.Task[None] | None = None
 
     def start(
-        self, owner: str, generation: Generation, answer: Answer, record: RequestRecord
+        self, owner: str, generation: Generation, answer: Answer, record: RequestRecord, limited: Call
     ) -> tuple[StreamRun, "asyncio.Task[None]"]:
         """Begin an answer that outlives its connection; return it, and the task that carries it out."""
         run = StreamRun(
@@ -63,9 +64,11 @@ class Streams:
             generation=generation,
             answer=answer,
             record=record,
+            limited=limited,
             grace_s=self._grace_s,
             patience_ns=self._patience_ns,
         )
+        limited.is_kept = True
         self._runs[run.stream_id] = run
         task = asyncio.create_task(self._carry_out(run))
         self._tasks.add(task)

@@ -1,0 +1,148 @@
+"""Who is let in, and how much he may: joins `access` and `flow` for the gateway. It knows no endpoint.
+
+Without an access file nobody is asked who he is, and nobody has limits: such a server is for one machine.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+from headway.core.caller import NOBODY, Caller
+from headway.core.errors import Forbidden, HeadwayError, RateLimited, RequestError, Unauthenticated
+from headway.core.quota import NO_QUOTAS, Quotas
+from headway.core.secret import Secret
+from headway.flow.calls import LimitedCall
+from headway.flow.limits import Limits
+from headway.flow.signals import Signal
+from headway.wire.credentials import parse_credentials
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+_FINGERPRINT: Final = (b"user-agent", b"x-stainless-lang", b"x-stainless-os", b"x-stainless-arch")
+"""What tells one client program from another; an SDK's version is in its user agent."""
+
+
+class Identifier(Protocol):
+    """Tells who shows a credential: `access.callers.Callers`."""
+
+    async def identify(self, shown: Secret | None) -> Caller:
+        """Return him; raises Unauthenticated, Forbidden, AccessUnavailable."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        ...
+
+
+class Door:
+    """One gateway's door.
+
+    callers         None = nobody is asked who he is
+    limits          None = nobody has any
+    region_header   of a proxy that says where a client is; None = not known
+    """
+
+    def __init__(
+        self,
+        callers: Identifier | None = None,
+        limits: Limits | None = None,
+        region_header: str | None = None,
+    ) -> None:
+        self.callers = callers
+        self.limits = limits
+        self._region_header = None if region_header is None else region_header.lower().encode()
+
+    async def caller(self, headers: Headers, address: str) -> Caller:
+        """Return who sends a request with these headers; raises Unauthenticated, Forbidden, AccessUnavailable.
+
+        `address`: where from. Who fails to say who he is is slowed by it, as that is all that is known of him.
+        """
+        if self.callers is None:
+            return NOBODY
+        stranger = Caller(token_id="", user=f"address {address}")
+        try:
+            return await self.callers.identify(parse_credentials(headers))
+        except (Unauthenticated, Forbidden):
+            if self.limits is not None:
+                await self.limits.note(stranger, Signal("failed_auth"))
+                admission = await self.limits.admit(stranger)  # who guesses on and on gets 429 instead
+                await self.limits.release(admission)
+            raise
+
+    @asynccontextmanager
+    async def call(self, caller: Caller, headers: Headers) -> AsyncIterator["Call"]:
+        """Let one call in, and settle it at its end unless somebody else will. Raises RateLimited, TooManyConcurrent.
+
+        What it raises itself tells of its caller, too.
+        """
+        if self.limits is None:
+            yield Call()
+            return
+        call = Call(LimitedCall(self.limits, await self.limits.admit(caller)))
+        try:
+            for signal in self._signals(headers):
+                await self.limits.note(caller, signal)
+            yield call
+        except HeadwayError as error:
+            if isinstance(error, RequestError) and not isinstance(error, RateLimited):
+                await self.note_malformed(caller)
+            raise
+        finally:
+            if not call.is_kept:
+                await call.end()
+
+    async def note_malformed(self, caller: Caller) -> None:
+        """A request made no sense."""
+        if self.limits is not None:
+            await self.limits.note(caller, Signal("malformed"))
+
+    async def note_end(self, caller: Caller, *, abandoned: bool) -> None:
+        """An answer was read to its end, or left before it."""
+        if self.limits is not None:
+            await self.limits.note(caller, Signal("abandoned" if abandoned else "finished"))
+
+    async def close(self) -> None:
+        """Let go of stores."""
+        if self.limits is not None:
+            await self.limits.aclose()
+        if self.callers is not None:
+            await self.callers.close()
+
+    def _signals(self, headers: Headers) -> list[Signal]:
+        found = dict(headers)
+        shown = b"\n".join(found.get(name, b"") for name in _FINGERPRINT)
+        signals = [Signal("fingerprint", hashlib.blake2b(shown, digest_size=8).hexdigest())]
+        if self._region_header is not None and (region := found.get(self._region_header)):
+            signals.append(Signal("region", region.decode("latin-1")[:64]))
+        return signals
+
+
+class Call:
+    """A call that was let in. `None`: without limits. `is_kept`: it outlives its connection, and whoever kept it ends it."""
+
+    __slots__ = ("_call", "is_kept")
+
+    def __init__(self, call: LimitedCall | None = None) -> None:
+        self._call = call
+        self.is_kept = False
+
+    @property
+    def quotas(self) -> Quotas:
+        """What its caller has left."""
+        return NO_QUOTAS if self._call is None else self._call.quotas
+
+    async def reserve(self, num_tokens: int) -> None:
+        """Take what it may use at most, once. Raises TokensExhausted, OverBudget."""
+        if self._call is not None:
+            await self._call.reserve(num_tokens)
+
+    def use(self, num_tokens: int) -> None:
+        """It has used so many by now."""
+        if self._call is not None:
+            self._call.num_used = num_tokens
+
+    async def end(self) -> None:
+        """Settle; the second time nothing happens."""
+        if self._call is not None:
+            await self._call.end()

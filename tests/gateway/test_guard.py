@@ -1,0 +1,276 @@
+"""Who is let in, on which terms, and within which limits, as seen over HTTP."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+import pytest
+
+from headway.core.caller import Caller, CallerLimits
+from headway.core.clock import ManualClock
+from headway.core.errors import AccessUnavailable, QueueFull, Unauthenticated
+from headway.core.secret import Secret
+from headway.flow.config import LimitsConfig
+from headway.flow.local import LocalLimits
+from headway.gateway.config import GatewayConfig
+from headway.gateway.door import Door
+from headway.gateway.streams import Streams
+from headway.streams.limits import StreamLimits
+from headway.streams.memory_log import MemoryLog
+from support.asgi_client import Exchange
+from support.gateway_app import MODEL, Service, service
+from support.scripted_client import Script, answering
+
+pytestmark = pytest.mark.anyio
+
+PROMPT = [{"role": "user", "content": "hi"}]
+
+
+class Known:
+    """Knows the callers that the test names by their tokens."""
+
+    def __init__(self, callers: Mapping[str, Caller]) -> None:
+        self.callers = callers
+        self.failure: Exception | None = None
+        self.is_closed = False
+
+    async def identify(self, shown: Secret | None) -> Caller:
+        if self.failure is not None:
+            raise self.failure
+        if shown is None or shown.reveal() not in self.callers:
+            raise Unauthenticated("No.")
+        return self.callers[shown.reveal()]
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def caller(name: str, **fields: object) -> Caller:
+    return Caller(token_id=f"tok_{name}", user=name, tenant=f"tenant of {name}", **fields)  # type: ignore[arg-type]
+
+
+class Guarded:
+    """A service that knows ann and bob, and an operator."""
+
+    def __init__(
+        self,
+        limits: CallerLimits | None = None,
+        script: Script | None = None,
+        config: LimitsConfig | None = None,
+        *,
+        trust_headers: bool = False,
+    ) -> None:
+        self.clock = ManualClock(5_000_000_000)
+        own = limits or CallerLimits()
+        self.known = Known(
+            {
+                "ann": caller("ann", limits=own),
+                "bob": caller("bob", service_class="low"),
+                "proxy": caller("proxy", kind="service"),
+                "operator": caller("operator", kind="admin"),
+            }
+        )
+        self.limits = LocalLimits(config or LimitsConfig(), self.clock)
+        self.s: Service = service(
+            script,
+            door=Door(self.known, self.limits),
+            streams=Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, grace_s=1000),
+            config=GatewayConfig(trust_headers=trust_headers),
+        )
+
+    def ask(self, who: str, headers: Mapping[str, str] | None = None, **fields: object) -> Exchange:
+        body = {"model": MODEL, "messages": PROMPT, **fields}
+        return self.s.post(
+            "/v1/chat/completions", body, {"authorization": f"Bearer {who}", **(headers or {})}
+        )
+
+
+async def tokens_left(g: Guarded, who: str) -> int:
+    shown = await g.limits.show(g.known.callers[who])
+    assert shown.quotas.tokens is not None
+    return shown.quotas.tokens.remaining
+
+
+async def test_nobody_is_let_in_who_does_not_say_who_he_is() -> None:
+    g = Guarded(script=answering("yes"))
+    async with g.ask("nobody") as exchange:
+        assert await exchange.read_status() == 401
+        assert exchange.headers["www-authenticate"].startswith("Bearer")
+    assert g.s.engine.requests == []
+    async with g.ask("ann") as exchange:
+        assert await exchange.read_status() == 200
+    for path in ("/health", "/ready", "/openapi.json"):
+        async with g.s.get(path) as exchange:
+            assert await exchange.read_status() == 200
+    async with g.s.get("/v1/models") as exchange:
+        assert await exchange.read_status() == 401
+
+
+@pytest.mark.parametrize(("who", "status"), [("ann", 403), ("proxy", 200), ("operator", 200), ("x", 401)])
+async def test_metrics_are_for_those_who_run_the_server(who: str, status: int) -> None:
+    g = Guarded()
+    g.s.gateway.metrics = lambda: ("text/plain", b"x 1")
+    async with g.s.get("/metrics", {"authorization": f"Bearer {who}"}) as exchange:
+        assert await exchange.read_status() == status
+
+
+async def test_a_store_that_fails_is_not_the_callers_fault() -> None:
+    g = Guarded()
+    g.known.failure = AccessUnavailable("Gone.")
+    async with g.ask("ann") as exchange:
+        assert await exchange.read_status() == 503
+        assert "retry-after" in exchange.headers
+
+
+@pytest.mark.parametrize("trust_headers", [False, True])
+async def test_a_token_says_tenant_and_class_whatever_its_headers_say(trust_headers: bool) -> None:
+    g = Guarded(script=answering("yes"), trust_headers=trust_headers)
+    forged = {"x-headway-class": "high", "x-headway-tenant": "other", "x-headway-session": "s"}
+    for who in ("ann", "bob", "proxy"):
+        async with g.ask(who, forged) as exchange:
+            await exchange.read_body()
+    terms = [(one.service_class, one.tenant, one.session) for one in g.s.engine.requests]
+    spoken_for = ("high", "other", "s") if trust_headers else ("normal", "tenant of proxy", "s")
+    assert terms == [("normal", "tenant of ann", "s"), ("low", "tenant of bob", "s"), spoken_for]
+
+
+async def test_a_caller_may_be_less_urgent_than_his_token() -> None:
+    g = Guarded(script=answering("yes"))
+    async with g.ask("ann", {"x-headway-class": "low"}) as exchange:
+        await exchange.read_body()
+    assert g.s.engine.requests[0].service_class == "low"
+
+
+async def test_of_a_hundred_calls_at_once_as_many_pass_as_may() -> None:
+    g = Guarded(CallerLimits(max_concurrent=5))
+    async with AsyncExitStack() as stack:
+        calls = [await stack.enter_async_context(g.ask("ann")) for _ in range(100)]
+        await g.s.engine.wait_requests(5)
+        refused = [one for one in calls if (await _settled(one)) == 429]
+        assert len(refused) == 95
+        assert all("retry-after" in one.headers for one in refused)
+        for request in list(g.s.engine.requests):
+            g.s.engine.emit(request, [65])
+            g.s.engine.finish(request)
+        passed = [one for one in calls if one not in refused]
+        assert [await one.read_status() for one in passed] == [200] * 5
+    async with g.ask("ann") as exchange:
+        await g.s.engine.wait_requests(6)
+        g.s.engine.finish(g.s.engine.requests[5])
+        assert await exchange.read_status() == 200
+
+
+async def _settled(exchange: Exchange) -> int | None:
+    """Return the status of a call that was refused, None of one that waits for its answer."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return None if exchange.is_waiting else await exchange.read_status()
+
+
+async def test_a_refused_request_burns_no_other_budget() -> None:
+    limits = CallerLimits(tokens_per_min=100, max_concurrent=1)
+    g = Guarded(limits)
+    async with g.ask("ann", max_tokens=10) as first:
+        await g.s.engine.wait_requests(1)
+        held = await tokens_left(g, "ann")
+        async with g.ask("ann", max_tokens=10) as second:
+            assert await second.read_status() == 429
+        assert await tokens_left(g, "ann") == held
+        g.s.engine.finish(g.s.engine.requests[0])
+        await first.read_body()
+    before = await g.limits.show(g.known.callers["ann"])
+    async with g.ask("ann", max_tokens=40, n=3) as exchange:  # more than a minute has
+        assert await exchange.read_status() == 400
+        assert (await exchange.read_json())["error"]["code"] == "tokens_over_limit"  # type: ignore[index]
+    after = await g.limits.show(g.known.callers["ann"])
+    assert after.quotas.tokens == before.quotas.tokens
+    assert after.num_calls == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("include_usage", [False, True])
+async def test_what_was_used_is_charged_and_the_rest_given_back(stream: bool, include_usage: bool) -> None:
+    g = Guarded(CallerLimits(tokens_per_min=1000), answering("four"))
+    options = {"stream_options": {"include_usage": include_usage}} if stream else {}
+    async with g.ask("ann", stream=stream, max_tokens=40, **options) as exchange:
+        await exchange.read_body()
+        assert int(exchange.headers["x-ratelimit-remaining-tokens"]) < 1000 - 40
+        assert exchange.headers["x-ratelimit-limit-requests"] == "100"
+    prompt = len(g.s.engine.requests[0].token_ids)
+    assert await tokens_left(g, "ann") == 1000 - prompt - 4
+
+
+async def test_what_the_engine_refuses_costs_nothing() -> None:
+    g = Guarded(CallerLimits(tokens_per_min=1000))
+    g.s.engine.refuse = QueueFull("Full.")
+    async with g.ask("ann", max_tokens=40) as exchange:
+        assert await exchange.read_status() == 503
+    assert await tokens_left(g, "ann") == 1000
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+async def test_after_hundreds_of_cancelled_calls_the_balance_is_exact(resumable: bool) -> None:
+    g = Guarded(CallerLimits(tokens_per_min=100_000, max_concurrent=300), config=LimitsConfig(burst_s=100))
+    draw = random.Random(4)
+    headers = {"x-headway-resumable": "1"} if resumable else {}
+    for _ in range(300):
+        async with g.ask("ann", headers, stream=True, max_tokens=20):
+            for _ in range(draw.randrange(60)):
+                await asyncio.sleep(0)
+            for request in [one for one in g.s.engine.requests if one.request_id in g.s.engine.live]:
+                for _ in range(draw.randrange(4)):
+                    g.s.engine.emit(request, [65])
+                if draw.random() < 0.3:
+                    g.s.engine.finish(request)
+    assert g.s.gateway.streams is not None
+    await g.s.gateway.streams.close()
+    await g.s.gateway.wait_idle()
+    ended = [event for event in g.s.ended if event.outcome != "refused" and event.usage is not None]
+    used = sum(event.usage.prompt_tokens + event.usage.completion_tokens for event in ended if event.usage)
+    assert used > 0, [(event.outcome, event.status, event.usage) for event in g.s.ended][:5]
+    assert await tokens_left(g, "ann") == 100_000 - used
+    assert (await g.limits.show(g.known.callers["ann"])).num_calls == 0
+
+
+async def test_a_stream_is_found_by_its_own_token_alone() -> None:
+    g = Guarded()
+    async with g.ask("ann", {"x-headway-resumable": "1"}, stream=True) as exchange:
+        await g.s.engine.wait_requests(1)
+        g.s.engine.emit(g.s.engine.requests[0], [65])
+        await exchange.read_status()
+        path = f"/v1/streams/{exchange.headers['x-headway-stream']}"
+        for who, status in (("bob", 404), ("operator", 404), ("ann", 200)):
+            async with g.s.get(path, {"authorization": f"Bearer {who}"}) as again:
+                assert await again.read_status() == status
+        async with g.s.post(f"{path}/ack", {"seq": 1}, {"authorization": "Bearer bob"}) as ack:
+            assert await ack.read_status() == 404
+
+
+async def test_who_guesses_tokens_is_slowed_and_nobody_else() -> None:
+    g = Guarded(script=answering("yes"), config=LimitsConfig(requests_per_s=20, floor_per_s=2))
+    statuses = []
+    for number in range(60):
+        async with g.ask(f"guess{number}") as exchange:
+            statuses.append(await exchange.read_status())
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+    async with g.ask("ann") as exchange:
+        assert await exchange.read_status() == 200
+
+
+async def test_who_sends_nonsense_is_slowed_and_told_why() -> None:
+    g = Guarded(script=answering("yes"))
+    for path in ("/v1/nothing", "/v1/chat/completions"):
+        for _ in range(20):
+            async with g.s.post(path, b"{", {"authorization": "Bearer ann"}) as exchange:
+                assert await exchange.read_status() in (400, 404)
+    shown = await g.limits.show(g.known.callers["ann"])
+    assert shown.requests_per_s < 100
+    assert "malformed" in str(shown.why)
+
+
+async def test_leaving_closes_what_the_door_holds() -> None:
+    g = Guarded()
+    await g.s.gateway.door.close()
+    assert g.known.is_closed
