@@ -46,9 +46,12 @@ def test_every_shape_is_documented() -> None:
 def test_every_metric_is_documented_and_no_other() -> None:
     metrics = Metrics()
     metrics(EngineStateChanged(model="m", state="ready"))
-    names = set(re.findall(r"^# TYPE (headway_[a-z_]+)", metrics.page()[1].decode(), re.MULTILINE))
+    name = "(?:headway|api_token)_[a-z_]+"
+    names = set(re.findall(f"^# TYPE ({name})", metrics.page()[1].decode(), re.MULTILINE))
     assert names
-    assert documented(r"`(headway_[a-z_]+)`") == names
+    assert documented(f"`({name})`") == names
+    guide = re.findall(rf"\b({name})\b", (ROOT / "docs" / "observability.md").read_text())
+    assert {re.sub("_(bucket|count|sum)$", "", each) for each in guide} - names == set()
 
 
 def test_every_request_field_is_documented_and_no_other() -> None:
