@@ -10,6 +10,7 @@ import pytest
 
 from headway.cli.expiry import expiry
 from headway.cli.main import main
+from headway.cli.token_report import described, standing_of
 
 TOKEN = re.compile(r"hw_[A-Za-z0-9_-]{43}\n")
 NOW_S = 1_800_000_000
@@ -151,6 +152,35 @@ def test_what_show_tells_people(token: Shell) -> None:
     assert re.search(r"^max_concurrent: +the server's$", told, re.MULTILINE)
     assert re.search(r"^expires: +never$", told, re.MULTILINE)
     assert told.endswith("standing: no server has kept any\n")
+
+
+@pytest.mark.parametrize(
+    ("standing", "told"),
+    [
+        (
+            {
+                "risk": 1.25,
+                "requests_per_s": 62.5,
+                "why": [{"signal": "burst", "words": "bursts: 2.0 of late"}, "x\n"],
+            },
+            [
+                *("standing:", "  risk:            1.25", "  requests_per_s:  62.5", "  why:"),
+                *("    bursts: 2.0 of late", '    "x\\n"'),
+            ],
+        ),
+        ({"why": []}, ["standing:", "  why: nothing"]),
+        ({}, ["standing:"]),
+        ("\x1b[2J", ['standing: "\\u001b[2J"']),
+        (None, ["standing: no server has kept any"]),
+    ],
+)
+def test_how_a_user_stands_is_told_by_what_the_server_kept(standing: object, told: list[str]) -> None:
+    assert list(described("jwt_000000000001", None, standing, NOW_S))[1:] == told
+
+
+def test_a_standing_that_cannot_be_read_is_none() -> None:
+    assert standing_of(b"{") is None
+    assert standing_of(b'{"risk": 1}') == {"risk": 1}
 
 
 def test_a_revoked_token_says_since_when(token: Shell) -> None:
