@@ -303,6 +303,17 @@ async def test_no_more_wait_for_the_store_than_it_can_answer(
     assert (await case.caller(2)).user == "user-2"
 
 
+async def test_nobody_waits_for_ever_for_a_store_that_hangs(case: Case) -> None:
+    case.directory = TokenDirectory(case.store, SERVER_KEY, clock=case.clock, timeout_s=0.001)
+    case.store.held = asyncio.Event()
+    error = await case.refusal(1)
+    assert isinstance(error, AccessUnavailable)
+    assert "does not answer in time" in error.message
+    case.store.held.set()
+    await case.background()
+    assert (await case.caller(1)).user == "user-1"  # the answer that came late counts
+
+
 async def test_a_store_that_answers_with_another_token_lets_nobody_in(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
