@@ -1,11 +1,12 @@
 """A real Redis, killed, paused and set to refuse; and that no error tells its password."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from headway.access.redis_store import RedisTokenStore, without_password
+from headway.access.redis_store import MAX_CONNECTIONS, RedisTokenStore, without_password
 from headway.access.token_store import StoreFailed
 from headway.core.errors import ConfigError
 from support.memory_tokens import NOW_S, stored
@@ -108,6 +109,24 @@ async def test_a_record_that_is_no_token_is_told(store: RedisTokenStore) -> None
     assert await failure_of(store) == "corrupted"
     await store._ask("SET", key, "a text")
     assert await failure_of(store) == "corrupted"
+
+
+@needs_redis
+async def test_more_at_once_than_connections_wait_their_turn(store: RedisTokenStore) -> None:
+    asking = [store.find_by_digest(stored(1).digest) for _ in range(5 * MAX_CONNECTIONS)]
+    assert set(map(repr, await asyncio.gather(*asking))) == {"StoredToken(tok_000000000001)"}
+
+
+@needs_redis
+async def test_whoever_waits_for_a_connection_too_long_is_told(server: RedisServer) -> None:
+    store = RedisTokenStore(server.url, timeout_s=0.05)
+    server.pause()
+    asking = [store.find_by_digest(stored(1).digest) for _ in range(2 * MAX_CONNECTIONS)]
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert {answer.failure for answer in answers if isinstance(answer, StoreFailed)} == {"slow"}
+    assert len(answers) == 2 * MAX_CONNECTIONS
+    server.resume()
+    await store.close()
 
 
 @needs_redis

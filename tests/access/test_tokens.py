@@ -47,12 +47,15 @@ class Case:
 @pytest.fixture
 async def case() -> AsyncIterator[Case]:
     store, clock = MemoryTokenStore(stored(1), stored(2)), ManualClock(7 * NS_PER_S)
-    directory = TokenDirectory(
-        store, SERVER_KEY, clock=clock, now_s=lambda: case.now_s, cache_s=4, outage_s=100
+
+    def now_s() -> float:
+        return made.now_s
+
+    made = Case(
+        store, clock, TokenDirectory(store, SERVER_KEY, clock=clock, now_s=now_s, cache_s=4, outage_s=100)
     )
-    case = Case(store, clock, directory)
-    yield case
-    await directory.close()
+    yield made
+    await made.directory.close()
 
 
 async def test_a_token_is_answered_with_its_caller(case: Case) -> None:
@@ -300,8 +303,22 @@ async def test_no_more_wait_for_the_store_than_it_can_answer(
     assert (await case.caller(2)).user == "user-2"
 
 
-async def test_a_store_that_answers_with_another_token_lets_nobody_in(case: Case) -> None:
-    case.store.find_by_digest = lambda _: case.store.show("tok_000000000002")  # type: ignore[method-assign]
+async def test_nobody_waits_for_ever_for_a_store_that_hangs(case: Case) -> None:
+    case.directory = TokenDirectory(case.store, SERVER_KEY, clock=case.clock, timeout_s=0.001)
+    case.store.held = asyncio.Event()
+    error = await case.refusal(1)
+    assert isinstance(error, AccessUnavailable)
+    assert "does not answer in time" in error.message
+    case.store.held.set()
+    await case.background()
+    assert (await case.caller(1)).user == "user-1"  # the answer that came late counts
+
+
+async def test_a_store_that_answers_with_another_token_lets_nobody_in(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.store.tokens["tok_000000000001"] = stored(2)
+    monkeypatch.setattr(case.store, "find_by_digest", lambda _: case.store.show("tok_000000000001"))
     assert isinstance(await case.refusal(1), Unauthenticated)
 
 

@@ -75,6 +75,7 @@ async def open_callers(
             now_s=now_s,
             cache_s=config.tokens.cache_s,
             outage_s=config.tokens.outage_s,
+            timeout_s=2 * config.tokens.timeout_s,  # the store's own word for what is wrong says more
         )
     try:
         jwt = None if config.jwt is None else _jwt_check(config.jwt, key, clock, now_s, random_bytes)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import redis.exceptions as redis_errors
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -32,13 +32,13 @@ redis.call('HSET', KEYS[2], 'record', ARGV[3])
 return 1
 """
 _STANDING_S: Final = STANDING_DAYS * 86_400
-_MAX_CONNECTIONS: Final = 32
+MAX_CONNECTIONS: Final = 32
+"""More at once wait for one of these."""
 _PAGE: Final = 500
 """Tokens asked for at once by `list`, which must not hold up the server's other clients."""
 
 _FAILURES: Final[Sequence[tuple[type[Exception], Failure]]] = (
     (redis_errors.TimeoutError, "slow"),
-    (redis_errors.MaxConnectionsError, "slow"),
     (redis_errors.AuthenticationError, "refused"),
     (redis_errors.AuthorizationError, "refused"),
     (redis_errors.NoPermissionError, "refused"),
@@ -56,13 +56,13 @@ class RedisTokenStore:
     def __init__(self, url: str, *, timeout_s: float = 0.5) -> None:
         self._place = without_password(url)
         try:
-            # Its commands have no types.
-            self._client: Any = Redis.from_url(
+            pool = BlockingConnectionPool.from_url(
                 url,
                 protocol=2,
+                timeout=timeout_s,
                 socket_timeout=timeout_s,
                 socket_connect_timeout=timeout_s,
-                max_connections=_MAX_CONNECTIONS,
+                max_connections=MAX_CONNECTIONS,
                 # once: the connection may have been closed since it was last used
                 retry=Retry(NoBackoff(), 1, supported_errors=(redis_errors.ConnectionError,)),
             )
@@ -70,6 +70,7 @@ class RedisTokenStore:
             raise ConfigError(
                 f"The store {self._place} is no URL of a Redis, such as redis://host:6379/0."
             ) from None
+        self._client: Any = Redis.from_pool(pool)  # its commands have no types
 
     @property
     def place(self) -> str:
@@ -129,9 +130,11 @@ class RedisTokenStore:
 
     async def agree_on_key(self, check: bytes) -> bytes:
         """As `TokenStore.agree_on_key`."""
-        await self._ask("SET", _KEY_CHECK, check, "NX")
-        agreed: bytes = await self._ask("GET", _KEY_CHECK)
-        return agreed
+        agreed: bytes | None = await self._ask("GET", _KEY_CHECK)
+        if agreed is None:
+            await self._ask("SET", _KEY_CHECK, check, "NX")
+            agreed = await self._ask("GET", _KEY_CHECK)
+        return agreed or b""
 
     async def close(self) -> None:
         """As `TokenStore.close`."""
@@ -159,8 +162,11 @@ class RedisTokenStore:
 
 
 def _failure(error: Exception) -> Failure:
-    if "WRONGTYPE" in str(error):
+    text = str(error)
+    if "WRONGTYPE" in text:
         return "corrupted"
+    if "No connection available" in text:  # of `MAX_CONNECTIONS`
+        return "slow"
     return next((failure for kind, failure in _FAILURES if isinstance(error, kind)), "failing")
 
 

@@ -1,6 +1,5 @@
 """What is kept of a token: whose it is, what it may, how long. Wall-clock times are whole seconds since 1970."""
 
-import math
 from typing import Annotated, Final
 
 import msgspec
@@ -78,7 +77,7 @@ def check_note(note: str) -> None:
 def check_limits(limits: CallerLimits) -> CallerLimits:
     """Return the limits; raises ConfigError, which names the key, for one that lets nothing pass, or is no number."""
     rate = limits.requests_per_s
-    if rate is not None and not (math.isfinite(rate) and 0 < rate <= MAX_REQUESTS_PER_S):
+    if rate is not None and not 0 < rate <= MAX_REQUESTS_PER_S:
         raise ConfigError(f"`requests_per_s` must be over 0 and at most {MAX_REQUESTS_PER_S:.0f}.")
     for key, value, most in (
         ("tokens_per_min", limits.tokens_per_min, MAX_TOKENS_PER_MIN),

@@ -46,7 +46,8 @@ class _Known:
 class TokenDirectory:
     """Who shows which token. It owns its caches; the store belongs to whoever made it.
 
-    now_s   wall-clock time in seconds since 1970, for expiry alone
+    now_s       wall-clock time in seconds since 1970, for expiry alone
+    timeout_s   how long a caller waits for the store, which cannot bound a disk that hangs; None = for ever
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class TokenDirectory:
         now_s: Callable[[], float] = time.time,
         cache_s: float = 5.0,
         outage_s: float = 600.0,
+        timeout_s: float | None = None,
     ) -> None:
         self._store = store
         self._server_key = server_key
@@ -65,6 +67,7 @@ class TokenDirectory:
         self._now_s = now_s
         self._cache_ns = round(cache_s * NS_PER_S)
         self._outage_ns = round(outage_s * NS_PER_S)
+        self._timeout_s = timeout_s
         self._known: Recent[_Known] = Recent(MAX_KNOWN)
         self._unknown: Recent[int] = Recent(MAX_UNKNOWN)
         self._lookups: dict[bytes, asyncio.Task[_Known | StoreFailed | None]] = {}
@@ -124,7 +127,15 @@ class TokenDirectory:
     async def _find(self, digest: bytes, now_ns: int) -> _Known | StoreFailed | None:
         if digest not in self._lookups and (failure := self._why_not(now_ns)) is not None:
             return failure
-        return await asyncio.shield(self._look_up(digest))  # others may wait for the same
+        lookup = self._look_up(digest)
+        done, _ = await asyncio.wait(
+            (lookup,), timeout=self._timeout_s
+        )  # which goes on: others may wait for the same
+        if done:
+            return lookup.result()
+        error = StoreFailed("slow", self._store.place)
+        self._note_failure(error)
+        return error
 
     def _why_not(self, now_ns: int) -> StoreFailed | None:
         """Return why the store is not asked now, None if it is."""

@@ -79,16 +79,26 @@ def described(token_id: str, token: StoredToken | None, standing: object, now_s:
         fields["expires"] = fields["expires"] or "never"
     rows = [(f"{name}:", _shown(value)) for name, value in fields.items() if value not in (None, "")]
     yield from aligned(rows, "<<")
-    if isinstance(standing, Mapping) and standing:
-        yield "standing:"
-        yield from (
-            f"  {line}"
-            for line in aligned([(f"{name}:", _shown(value)) for name, value in standing.items()], "<<")
-        )
-    elif standing is None:
+    if standing is None:
         yield "standing: no server has kept any"
+    elif isinstance(standing, Mapping):
+        yield "standing:"
+        yield from _standing_lines(standing)
     else:
         yield f"standing: {_shown(standing)}"
+
+
+def _standing_lines(standing: Mapping[object, object]) -> Iterator[str]:
+    """Yield lines of an object whose form is the server's: values first, then its lists, an item a line."""
+    lists = {name: value for name, value in standing.items() if isinstance(value, list)}
+    rows = [(f"{name}:", _shown(value)) for name, value in standing.items() if name not in lists]
+    yield from (f"  {line}" for line in (aligned(rows, "<<") if rows else ()))
+    for name, items in lists.items():
+        yield f"  {name}:{'' if items else ' nothing'}"
+        # What is meant for people stands under `words`.
+        yield from (
+            f"    {_shown(item.get('words', item) if isinstance(item, Mapping) else item)}" for item in items
+        )
 
 
 def _row(token: StoredToken, now_s: float) -> tuple[str, ...]:
@@ -111,7 +121,8 @@ def _row(token: StoredToken, now_s: float) -> tuple[str, ...]:
 
 
 def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    """Write a value for a terminal, which it must not control."""
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
 
 
 def _date(seconds: int | None) -> str:
