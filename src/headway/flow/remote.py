@@ -61,7 +61,7 @@ class RemoteGate:
     ) -> None:
         self._clock = clock
         self._gradient = gradient or Gradient()
-        self._queue = RemoteQueue(shares, lend_high, self._gradient.num_places)
+        self._queue = RemoteQueue(shares=shares, lend_high=lend_high, num_places=self._gradient.num_places)
         self._max_waiting = max_waiting
         self._starts: dict[Ticket, asyncio.Future[Place]] = {}
         self._places: dict[Ticket, Place] = {}
@@ -74,7 +74,7 @@ class RemoteGate:
     @property
     def num_waiting(self) -> int:
         """Requests that wait for their turn."""
-        return len(self._queue.waiting)
+        return self._queue.num_waiting
 
     @asynccontextmanager
     async def place(self, caller: Caller, num_prompt_tokens: int) -> AsyncIterator[Place]:

@@ -7,6 +7,7 @@ remote engine cannot be made to set a stream aside and take it up again:
 - where `high` within its share finds no place, a request of `low` that has no token yet is ended for it, the latest first.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -43,8 +44,9 @@ class RemoteQueue:
     shares: tuple[int, int, int] = (50, 30, 20)
     lend_high: Literal["idle", "never"] = "never"
     num_places: int = 8
-    waiting: list[Ticket] = field(default_factory=list)
-    running: list[Ticket] = field(default_factory=list)
+    num_waiting: int = 0
+    running: set[Ticket] = field(default_factory=set)
+    _waiting: dict[int, dict[str, deque[Ticket]]] = field(default_factory=dict)
     _accounts: Accounts = field(init=False)
     _num_tickets: int = 0
     _busy_since_ns: int | None = None
@@ -56,7 +58,8 @@ class RemoteQueue:
         """Return the ticket of a request that came; it waits until `turns` lets it go."""
         self._num_tickets += 1
         ticket = Ticket(self._num_tickets, RANKS[service_class], tenant, num_prompt_tokens)
-        self.waiting.append(ticket)
+        self._waiting.setdefault(ticket.rank, {}).setdefault(tenant, deque()).append(ticket)
+        self.num_waiting += 1
         self._accounts.enter(tenant)
         return ticket
 
@@ -65,15 +68,15 @@ class RemoteQueue:
         self._count_busy(now_ns)
         started: list[Ticket] = []
         displaced: list[Ticket] = []
-        while self.waiting and (ticket := self._next(now_ns)) is not None:
+        while (ticket := self._next(now_ns)) is not None:
             if len(self.running) >= self.num_places:
                 victim = self._victim(ticket, now_ns)
                 if victim is None:
                     break
                 self.leave(victim)
                 displaced.append(victim)
-            self.waiting.remove(ticket)
-            self.running.append(ticket)
+            self._stop_waiting(ticket)
+            self.running.add(ticket)
             self._accounts.charge(ticket.rank, ticket.tenant, ticket.num_prompt_tokens, 0, now_ns)
             started.append(ticket)
         self._count_busy(now_ns)
@@ -86,21 +89,36 @@ class RemoteQueue:
 
     def leave(self, ticket: Ticket) -> None:
         """A request ended, or gave up waiting; the second time nothing happens."""
-        for place in (self.waiting, self.running):
-            if ticket in place:
-                place.remove(ticket)
-                self._accounts.leave(ticket.tenant)
+        if ticket in self.running:
+            self.running.remove(ticket)
+            self._accounts.leave(ticket.tenant)
+        elif self._stop_waiting(ticket):
+            self._accounts.leave(ticket.tenant)
+
+    def _stop_waiting(self, ticket: Ticket) -> bool:
+        """Return whether it waited."""
+        tenants = self._waiting.get(ticket.rank, {})
+        line = tenants.get(ticket.tenant, deque())
+        if ticket not in line:
+            return False
+        line.remove(ticket)
+        self.num_waiting -= 1
+        if not line:
+            del tenants[ticket.tenant]
+            if not tenants:
+                del self._waiting[ticket.rank]
+        return True
 
     def _next(self, now_ns: int) -> Ticket | None:
         """Return who is next, None where nobody may go before another one ends."""
-        use = self._use(now_ns)
-        ranks = {ticket.rank for ticket in self.waiting if ticket.rank == HIGH or self._has_room_for_others()}
+        has_room = self._has_room_for_others()
+        ranks = [rank for rank in self._waiting if rank == HIGH or has_room]
         if not ranks:
             return None
-        rank = next_rank(ranks, use)
-        served = {t.tenant: self._accounts.served.get(t.tenant, 0) for t in self.waiting if t.rank == rank}
-        tenants = equals(served, self._accounts.lead(now_ns))
-        return next(ticket for ticket in self.waiting if ticket.rank == rank and ticket.tenant in tenants)
+        tenants = self._waiting[next_rank(ranks, self._use(now_ns))]
+        served = {name: self._accounts.served.get(name, 0) for name in tenants}
+        names = equals(served, self._accounts.lead(now_ns))
+        return min((tenants[name][0] for name in names), key=lambda ticket: ticket.order)
 
     def _has_room_for_others(self) -> bool:
         """Whether a place is free that is not kept for high."""
