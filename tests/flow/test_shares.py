@@ -135,6 +135,20 @@ def test_a_tenant_with_many_calls_does_not_hold_up_one_with_a_few() -> None:
     assert queue.turns(NS_PER_S).start == (small,)
 
 
+def test_whoever_floods_pushes_out_himself() -> None:
+    queue = RemoteQueue(num_places=0, max_waiting=10)
+    small = queue.arrive("normal", "small", 10)
+    flood = [queue.arrive("normal", "flood", 10) for _ in range(9)]
+    assert queue.crowded_out("normal") is None
+    later = queue.arrive("normal", "later", 10)
+    assert queue.crowded_out("normal") is flood[-1]
+    queue.leave(flood[-1])
+    for ticket in (small, later, *flood[:-1]):
+        queue.leave(ticket)
+    assert queue.num_waiting == 0
+    assert queue.crowded_out("high") is None
+
+
 def test_leaving_twice_leaves_once() -> None:
     queue = RemoteQueue(num_places=2, lend_high="idle")
     one = queue.arrive("normal", "a", 10)
@@ -147,6 +161,7 @@ def test_leaving_twice_leaves_once() -> None:
 # ---- the gate ----
 
 HIGH, LOW = Caller(tenant="vip", service_class="high"), Caller(tenant="bulk", service_class="low")
+OTHER = Caller(tenant="other", service_class="low")
 
 
 def gate(num_places: int, max_waiting: int = 10) -> RemoteGate:
@@ -207,6 +222,18 @@ async def test_too_many_that_wait_are_refused() -> None:
             pass
     ending.set()
     await asyncio.gather(*tasks)
+
+
+@pytest.mark.anyio
+async def test_who_waits_can_be_crowded_out_by_another_tenant() -> None:
+    found, held, ending = gate(1, max_waiting=2), asyncio.Queue[Place](), asyncio.Event()
+    tasks = [asyncio.create_task(hold(found, LOW, held, ending)) for _ in range(3)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(hold(found, OTHER, held, ending))
+    await asyncio.wait({tasks[2]})
+    assert isinstance(tasks[2].exception(), QueueFull)
+    ending.set()
+    await asyncio.gather(tasks[0], tasks[1], other)
 
 
 @pytest.mark.anyio

@@ -4,11 +4,10 @@ The gradient of Netflix's concurrency-limits (Gradient and Gradient2, github.com
 multiplied by (tolerance × time without load ÷ time now), and √limit is added, so that there is always a small queue to learn
 from. Three things differ:
 
-- It moves once in a window, by samples of calls that were sent after it moved last. Moved by each sample it swings between 1 and
+- It moves once in a window, by samples of calls that were sent after it moved last. Moved by each sample it swings from 1 to
   far too much, as what a call tells is as old as the call.
-- The time without load is the least of the last windows, as in BBR (Cardwell and others, ACM Queue 14/5, 2016), and now and then
-  half of the places stay free for a window to see it again. Gradient2's long average follows the load: in a queue that never
-  empties its limit creeps up for ever.
+- The time without load is the least of the last windows, as in BBR (Cardwell and others, ACM Queue 14/5, 2016), and now and
+  then half of the places stay free for a window to see it again. Gradient2's long average follows the load instead.
 - It is kept by the prompt's size, in powers of two: a first token takes as long as its prompt.
 """
 

@@ -5,6 +5,9 @@ remote engine cannot be made to set a stream aside and take it up again:
 
 - places are kept for `high` by its share, and lent to nobody, where `lend_high` is "never";
 - where `high` within its share finds no place, a request of `low` that has no token yet is ended for it, the latest first.
+
+Lines are bounded by class, so that no flood of a worse one refuses a better one. Where one is full, the latest of the tenant
+with most in it goes: whoever floods pushes out himself (longest queue drop: Suter and others, INFOCOM 1998).
 """
 
 from collections import deque
@@ -44,6 +47,7 @@ class RemoteQueue:
     shares: tuple[int, int, int] = (50, 30, 20)
     lend_high: Literal["idle", "never"] = "never"
     num_places: int = 8
+    max_waiting: int = 1024
     num_waiting: int = 0
     running: set[Ticket] = field(default_factory=set)
     _waiting: dict[int, dict[str, deque[Ticket]]] = field(default_factory=dict)
@@ -54,8 +58,15 @@ class RemoteQueue:
     def __post_init__(self) -> None:
         self._accounts = Accounts(self.shares)
 
+    def crowded_out(self, service_class: ServiceClass) -> Ticket | None:
+        """Return who has to go, as one too many of a class waits; perhaps who came last. It has not gone yet."""
+        tenants = self._waiting.get(RANKS[service_class], {})
+        if sum(map(len, tenants.values())) <= self.max_waiting:
+            return None
+        return max(tenants.values(), key=lambda line: (len(line), line[-1].order))[-1]
+
     def arrive(self, service_class: ServiceClass, tenant: str, num_prompt_tokens: int) -> Ticket:
-        """Return the ticket of a request that came; it waits until `turns` lets it go."""
+        """Return the ticket of a request that came; it waits until `turns` lets it go, or it is crowded out."""
         self._num_tickets += 1
         ticket = Ticket(self._num_tickets, RANKS[service_class], tenant, num_prompt_tokens)
         self._waiting.setdefault(ticket.rank, {}).setdefault(tenant, deque()).append(ticket)
