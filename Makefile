@@ -14,7 +14,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
 .PHONY: help setup serve lab test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
-	bench-scheduling bench-simulator bench-policies wheel-check clean
+	bench-scheduling bench-flow bench-simulator bench-policies wheel-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -68,6 +68,10 @@ bench-endpoints: setup $(STAMP)/dev
 ## make bench-scheduling  what scheduling promises, shown by the lab; llama-server and vLLM at their own knee (docs/performance.md)
 bench-scheduling: setup $(STAMP)/dev
 	PYTHONPATH=benchmarks $(BIN)/python -m scheduling $(BENCH_ARGS)
+
+## make bench-flow     a burst and a scan, static limits against dynamic ones, in virtual time (docs/performance.md)
+bench-flow: setup $(STAMP)/dev
+	PYTHONPATH=benchmarks $(BIN)/python -m flow_control $(BENCH_ARGS)
 
 ## make bench-simulator  how far `headway simulate` is off the real engine on this machine (docs/simulator.md)
 bench-simulator: lab $(STAMP)/dev

@@ -11,6 +11,7 @@ import format_report
 import result_tables
 from endpoints import public_tool
 from endpoints.render import render as render_endpoints
+from flow_control.render import render as render_flow
 from peers.places import DOCUMENT, RESULTS, ROOT
 from peers.render import render
 from scheduling.render import render as render_scheduling
@@ -48,6 +49,7 @@ def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
     [
         ("endpoints", DOCUMENT, render_endpoints),
         ("scheduling", DOCUMENT, render_scheduling),
+        ("flow", DOCUMENT, render_flow),
         ("public-tool", public_tool.DOCUMENT, public_tool.render),
     ],
 )

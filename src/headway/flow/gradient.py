@@ -1,14 +1,13 @@
-"""How many calls a remote engine takes at once, found from how long their first tokens take. It knows no engine and
-no clock.
+"""How many calls a remote engine takes at once, found from how long their first tokens take. It knows no engine.
 
-The gradient of Netflix's concurrency-limits (Gradient and Gradient2, github.com/Netflix/concurrency-limits): the
-limit is multiplied by (tolerance × time without load ÷ time now), and √limit added, so that there is always a small
-queue to learn from. Two things differ:
+The gradient of Netflix's concurrency-limits (Gradient and Gradient2, github.com/Netflix/concurrency-limits): the limit is
+multiplied by (tolerance × time without load ÷ time now), and √limit is added, so that there is always a small queue to learn
+from. Three things differ:
 
-- The time without load is the least of the last samples, as in BBR (Cardwell and others, ACM Queue 14/5, 2016), and
-every so often
-  the limit is halved for a moment to see it again. Gradient2's long average follows the load: in a queue that never
-  empties its limit creeps up for ever (tests/flow/test_gradient.py has the queue).
+- It moves once in a window, by samples of calls that were sent after it moved last. Moved by each sample it swings from 1 to
+  far too much, as what a call tells is as old as the call.
+- The time without load is the least of the last windows, as in BBR (Cardwell and others, ACM Queue 14/5, 2016), and now and
+  then half of the places stay free for a window to see it again. Gradient2's long average follows the load instead.
 - It is kept by the prompt's size, in powers of two: a first token takes as long as its prompt.
 """
 
@@ -19,11 +18,13 @@ from typing import Final
 
 TOLERANCE: Final = 1.5
 """Gradient2's: what a first token may take compared with an idle engine before anything is concluded."""
-SMOOTHING: Final = 0.2
-"""Gradient2's: how much one sample moves the limit."""
+SMOOTHING: Final = 0.5
+"""How much one window moves the limit."""
 LEAST_GRADIENT: Final = 0.5
-"""One sample, however slow, at most halves what it moves to."""
-SAMPLES_PER_PROBE: Final = 500
+"""One window, however slow, at most halves what it moves to."""
+WINDOWS_PER_PROBE: Final = 20
+FAILURE_FACTOR: Final = 0.9
+"""A refusal's, of additive increase and multiplicative decrease: several calls are refused at once."""
 
 Baselines = Mapping[int, int]
 """Least nanoseconds to the first token, by size of the prompt."""
@@ -33,9 +34,12 @@ Baselines = Mapping[int, int]
 class Gradient:
     """A limit as a value.
 
-    limit                 calls at once, `min_limit` to `max_limit`
-    recent, before        least times since the last probe, and between the two before
-    num_samples           since the last probe
+    limit           calls at once, `min_limit` to `max_limit`
+    recent, before  least times since the last probe began, and from the one before until then
+    num_windows     since the last probe
+    num_samples     of the window
+    sum_ns, sum_baseline_ns   times to first tokens in the window's second half, and what they take without load
+    is_probing      half of the places stay free for this window
     """
 
     limit: float = 8.0
@@ -43,12 +47,16 @@ class Gradient:
     max_limit: int = 1024
     recent: Baselines = field(default_factory=dict)
     before: Baselines = field(default_factory=dict)
+    num_windows: int = 0
     num_samples: int = 0
+    sum_ns: int = 0
+    sum_baseline_ns: int = 0
+    is_probing: bool = False
 
     @property
     def num_places(self) -> int:
         """Whole calls at once."""
-        return max(self.min_limit, int(self.limit))
+        return max(self.min_limit, int(self.limit / 2 if self.is_probing else self.limit))
 
 
 def step(state: Gradient, ttft_ns: int, num_prompt_tokens: int, num_in_flight: int) -> Gradient:
@@ -56,22 +64,49 @@ def step(state: Gradient, ttft_ns: int, num_prompt_tokens: int, num_in_flight: i
 
     `num_in_flight` is how many ran when it was sent: while fewer than half of the limit do, nothing is learnt of the limit.
     """
-    size = max(1, num_prompt_tokens).bit_length()
-    ttft_ns = max(1, ttft_ns)
+    size, ttft_ns = max(1, num_prompt_tokens).bit_length(), max(1, ttft_ns)
     recent = {**state.recent, size: min(ttft_ns, state.recent.get(size, ttft_ns))}
-    if state.num_samples + 1 >= SAMPLES_PER_PROBE:
-        halved = max(float(state.min_limit), state.limit / 2)
-        return replace(state, limit=halved, recent={}, before=recent, num_samples=0)
-    state = replace(state, recent=recent, num_samples=state.num_samples + 1)
-    if num_in_flight < state.limit / 2:
-        return state
+    if num_in_flight < state.limit / 2 and not state.is_probing:
+        return replace(state, recent=recent)
+    num_samples = state.num_samples + 1
+    if num_samples <= state.num_places:  # as many may have been sent before the limit moved
+        return replace(state, recent=recent, num_samples=num_samples)
     baseline_ns = min(recent[size], state.before.get(size, ttft_ns))
-    gradient = max(LEAST_GRADIENT, min(1.0, TOLERANCE * baseline_ns / ttft_ns))
-    aim = state.limit * gradient + math.sqrt(state.limit)
-    limit = state.limit * (1 - SMOOTHING) + aim * SMOOTHING
-    return replace(state, limit=min(float(state.max_limit), max(float(state.min_limit), limit)))
+    state = replace(
+        state,
+        recent=recent,
+        num_samples=num_samples,
+        sum_ns=state.sum_ns + ttft_ns,
+        sum_baseline_ns=state.sum_baseline_ns + baseline_ns,
+    )
+    return _next_window(state) if num_samples >= 2 * state.num_places else state
+
+
+def _next_window(state: Gradient) -> Gradient:
+    """Move the limit by what the window told, or only end the probe."""
+    limit, num_windows = state.limit, 0
+    if not state.is_probing:
+        gradient = max(LEAST_GRADIENT, min(1.0, TOLERANCE * state.sum_baseline_ns / state.sum_ns))
+        aim = limit * gradient + math.sqrt(limit)
+        limit, num_windows = limit * (1 - SMOOTHING) + aim * SMOOTHING, state.num_windows + 1
+    probe = num_windows >= WINDOWS_PER_PROBE
+    return replace(
+        state,
+        limit=_bounded(state, limit),
+        recent={} if probe else state.recent,
+        before=state.recent if probe else state.before,
+        num_windows=num_windows,
+        num_samples=0,
+        sum_ns=0,
+        sum_baseline_ns=0,
+        is_probing=probe,
+    )
 
 
 def failed(state: Gradient) -> Gradient:
     """Return the limit after the engine refused a call for its own sake (503, or no connection): it was too high."""
-    return replace(state, limit=max(float(state.min_limit), state.limit * (1 - SMOOTHING)))
+    return replace(state, limit=_bounded(state, state.limit * FAILURE_FACTOR))
+
+
+def _bounded(state: Gradient, limit: float) -> float:
+    return min(float(state.max_limit), max(float(state.min_limit), limit))

@@ -15,10 +15,12 @@ from typing import Final, Literal
 from headway.core.caller import Caller
 from headway.core.clock import Clock
 from headway.core.errors import Displaced, QueueFull
+from headway.core.request import ServiceClass
 from headway.flow.gradient import Gradient, failed, step
 from headway.flow.shares import RemoteQueue, Ticket, Turns
 
 MAX_WAITING: Final = 1024
+"""Of each class."""
 RETRY_S: Final = 1.0
 
 
@@ -61,8 +63,9 @@ class RemoteGate:
     ) -> None:
         self._clock = clock
         self._gradient = gradient or Gradient()
-        self._queue = RemoteQueue(shares, lend_high, self._gradient.num_places)
-        self._max_waiting = max_waiting
+        self._queue = RemoteQueue(
+            shares=shares, lend_high=lend_high, num_places=self._gradient.num_places, max_waiting=max_waiting
+        )
         self._starts: dict[Ticket, asyncio.Future[Place]] = {}
         self._places: dict[Ticket, Place] = {}
 
@@ -74,23 +77,32 @@ class RemoteGate:
     @property
     def num_waiting(self) -> int:
         """Requests that wait for their turn."""
-        return len(self._queue.waiting)
+        return self._queue.num_waiting
 
     @asynccontextmanager
     async def place(self, caller: Caller, num_prompt_tokens: int) -> AsyncIterator[Place]:
-        """Wait for a turn and hold a place; raises QueueFull."""
-        if self.num_waiting >= self._max_waiting:
-            raise QueueFull("Too many requests wait for this model's engine; retry later.")
+        """Wait for a turn and hold a place; raises QueueFull, at once or while it waits."""
         ticket = self._queue.arrive(caller.service_class, caller.tenant, num_prompt_tokens)
         self._starts[ticket] = asyncio.get_running_loop().create_future()
         try:
             self._carry_out(self._queue.turns(self._clock.now_ns()))
+            self._make_room(caller.service_class)
             yield await self._starts[ticket]
         finally:
             self._starts.pop(ticket, None)
             self._places.pop(ticket, None)
             self._queue.leave(ticket)
             self._carry_out(self._queue.turns(self._clock.now_ns()))
+
+    def _make_room(self, service_class: ServiceClass) -> None:
+        crowded_out = self._queue.crowded_out(service_class)
+        if crowded_out is not None:
+            self._queue.leave(crowded_out)
+            full = QueueFull(
+                "Too many requests wait for this model's engine; retry later.", retry_after_s=RETRY_S
+            )
+            if not self._starts[crowded_out].done():  # else it has given up by itself
+                self._starts[crowded_out].set_exception(full)
 
     def generated(self, place: Place, num_tokens: int, started_ns: int, in_flight: int) -> None:
         """See `Place.generated`."""

@@ -5,8 +5,12 @@ remote engine cannot be made to set a stream aside and take it up again:
 
 - places are kept for `high` by its share, and lent to nobody, where `lend_high` is "never";
 - where `high` within its share finds no place, a request of `low` that has no token yet is ended for it, the latest first.
+
+Lines are bounded by class, so that no flood of a worse one refuses a better one. Where one is full, the latest of the tenant
+with most in it goes: whoever floods pushes out himself (longest queue drop: Suter and others, INFOCOM 1998).
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -43,8 +47,10 @@ class RemoteQueue:
     shares: tuple[int, int, int] = (50, 30, 20)
     lend_high: Literal["idle", "never"] = "never"
     num_places: int = 8
-    waiting: list[Ticket] = field(default_factory=list)
-    running: list[Ticket] = field(default_factory=list)
+    max_waiting: int = 1024
+    num_waiting: int = 0
+    running: set[Ticket] = field(default_factory=set)
+    _waiting: dict[int, dict[str, deque[Ticket]]] = field(default_factory=dict)
     _accounts: Accounts = field(init=False)
     _num_tickets: int = 0
     _busy_since_ns: int | None = None
@@ -52,11 +58,19 @@ class RemoteQueue:
     def __post_init__(self) -> None:
         self._accounts = Accounts(self.shares)
 
+    def crowded_out(self, service_class: ServiceClass) -> Ticket | None:
+        """Return who has to go, as one too many of a class waits; perhaps who came last. It has not gone yet."""
+        tenants = self._waiting.get(RANKS[service_class], {})
+        if sum(map(len, tenants.values())) <= self.max_waiting:
+            return None
+        return max(tenants.values(), key=lambda line: (len(line), line[-1].order))[-1]
+
     def arrive(self, service_class: ServiceClass, tenant: str, num_prompt_tokens: int) -> Ticket:
-        """Return the ticket of a request that came; it waits until `turns` lets it go."""
+        """Return the ticket of a request that came; it waits until `turns` lets it go, or it is crowded out."""
         self._num_tickets += 1
         ticket = Ticket(self._num_tickets, RANKS[service_class], tenant, num_prompt_tokens)
-        self.waiting.append(ticket)
+        self._waiting.setdefault(ticket.rank, {}).setdefault(tenant, deque()).append(ticket)
+        self.num_waiting += 1
         self._accounts.enter(tenant)
         return ticket
 
@@ -65,15 +79,15 @@ class RemoteQueue:
         self._count_busy(now_ns)
         started: list[Ticket] = []
         displaced: list[Ticket] = []
-        while self.waiting and (ticket := self._next(now_ns)) is not None:
+        while (ticket := self._next(now_ns)) is not None:
             if len(self.running) >= self.num_places:
                 victim = self._victim(ticket, now_ns)
                 if victim is None:
                     break
                 self.leave(victim)
                 displaced.append(victim)
-            self.waiting.remove(ticket)
-            self.running.append(ticket)
+            self._stop_waiting(ticket)
+            self.running.add(ticket)
             self._accounts.charge(ticket.rank, ticket.tenant, ticket.num_prompt_tokens, 0, now_ns)
             started.append(ticket)
         self._count_busy(now_ns)
@@ -86,21 +100,36 @@ class RemoteQueue:
 
     def leave(self, ticket: Ticket) -> None:
         """A request ended, or gave up waiting; the second time nothing happens."""
-        for place in (self.waiting, self.running):
-            if ticket in place:
-                place.remove(ticket)
-                self._accounts.leave(ticket.tenant)
+        if ticket in self.running:
+            self.running.remove(ticket)
+            self._accounts.leave(ticket.tenant)
+        elif self._stop_waiting(ticket):
+            self._accounts.leave(ticket.tenant)
+
+    def _stop_waiting(self, ticket: Ticket) -> bool:
+        """Return whether it waited."""
+        tenants = self._waiting.get(ticket.rank, {})
+        line = tenants.get(ticket.tenant, deque())
+        if ticket not in line:
+            return False
+        line.remove(ticket)
+        self.num_waiting -= 1
+        if not line:
+            del tenants[ticket.tenant]
+            if not tenants:
+                del self._waiting[ticket.rank]
+        return True
 
     def _next(self, now_ns: int) -> Ticket | None:
         """Return who is next, None where nobody may go before another one ends."""
-        use = self._use(now_ns)
-        ranks = {ticket.rank for ticket in self.waiting if ticket.rank == HIGH or self._has_room_for_others()}
+        has_room = self._has_room_for_others()
+        ranks = [rank for rank in self._waiting if rank == HIGH or has_room]
         if not ranks:
             return None
-        rank = next_rank(ranks, use)
-        served = {t.tenant: self._accounts.served.get(t.tenant, 0) for t in self.waiting if t.rank == rank}
-        tenants = equals(served, self._accounts.lead(now_ns))
-        return next(ticket for ticket in self.waiting if ticket.rank == rank and ticket.tenant in tenants)
+        tenants = self._waiting[next_rank(ranks, self._use(now_ns))]
+        served = {name: self._accounts.served.get(name, 0) for name in tenants}
+        names = equals(served, self._accounts.lead(now_ns))
+        return min((tenants[name][0] for name in names), key=lambda ticket: ticket.order)
 
     def _has_room_for_others(self) -> bool:
         """Whether a place is free that is not kept for high."""

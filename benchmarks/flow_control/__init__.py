@@ -1,0 +1,1 @@
+"""Bursts and scans in virtual time, over the code that limits a real gateway."""
