@@ -119,7 +119,7 @@ class StreamRun:
         if self._num_readers or self._is_over:
             return
         if self._writer is None:
-            self.cancel()
+            self.cancel(StreamUnread("The client left before the stream had a name."))
         else:
             self._grace = asyncio.get_running_loop().call_later(self._grace_s, self._abandon)
 
