@@ -8,7 +8,8 @@ how the `slo` policy divides the engine:
 - Of other classes as many as their shares allow while its own class is served: better classes always, worse ones only where
   its own is over its share. Besides, it gets no more than what better classes, and tenants served less than its own,
   left of the last seconds, or its fair part of its class's share if that is more.
-- Where no slot is free: until enough of those that run have ended, at the rate that recent answers' lengths suggest.
+- Where no slot will be free: until enough of those in front have ended, at the rate that recent answers' lengths suggest,
+  but for those that may not become so long.
 
 It knows no memory: a start that lacks blocks waits longer than predicted.
 """
@@ -162,9 +163,11 @@ def _slots_ns(
     """Return how long it waits for a slot."""
     missing = len(view.running) + len(view.waiting) + 1 - limits.max_num_seqs
     missing -= sum(s.rank > new.rank for s in (*view.running, *view.waiting))  # whose place it may take
-    if missing <= 0 or not view.running:
+    if missing <= 0:
         return 0.0
     step_ns = view.step_time.of(load)
     if num_ahead and target is not None:
         step_ns = max(step_ns, aim_ns(target, view.step_time))
-    return missing * mean_output * step_ns / len(view.running)
+    answers = [min(mean_output, s.max_tokens) for s in (*view.running, *view.waiting)]
+    # By all slots: those that came just before have not started yet, but will end side by side.
+    return missing * sum(answers) / len(answers) * step_ns / limits.max_num_seqs
