@@ -136,6 +136,9 @@ def test_what_cannot_be_met_at_all_says_so() -> None:
     hopeless = lateness(new(due_s=1), Forecast(0, 1.9e9), 1.0, 1.9e9, NOW_NS)
     assert hopeless is not None
     assert "even on an idle server" in hopeless.message
+    tight = lateness(new(due_s=0.0008), Forecast(0, 4.2e6), 1.0, 4.2e6, NOW_NS)
+    assert tight is not None
+    assert "takes 4.2 ms even on an idle server, and is due in 0.8 ms" in tight.message
     passed = lateness(new(due_s=0), Forecast(0, 0), 1.0, 0, NOW_NS)
     assert passed is not None
     assert "had passed" in passed.message

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from math import ceil
 from typing import NamedTuple
 
-from headway.core.clock import NS_PER_S
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.config import SchedulerConfig
 from headway.core.errors import DeadlineUnmet
 from headway.engine.chunking import aim_ns, attended, ns_per_prompt_token, target_ns
@@ -99,18 +99,21 @@ def lateness(
             "The first token's deadline had passed when the request came; ask for it later, or send the request sooner.",
             retry_after_s=retry_after_s,
         )
-    needed_s, left_s = needed_ns / NS_PER_S, left_ns / NS_PER_S
     if left_ns <= own_alone_ns:
         return DeadlineUnmet(
-            f"The first token takes {own_alone_ns / NS_PER_S:.2f} s even on an idle server, and is due in {left_s:.2f} s; "
+            f"The first token takes {_told(own_alone_ns)} even on an idle server, and is due in {_told(left_ns)}; "
             "allow more time or shorten the prompt.",
             retry_after_s=retry_after_s,
         )
     return DeadlineUnmet(
-        f"The first token would come in {needed_s:.2f} s and is due in {left_s:.2f} s; retry in {ceil(retry_after_s)} s "
+        f"The first token would come in {_told(needed_ns)} and is due in {_told(left_ns)}; retry in {ceil(retry_after_s)} s "
         "or allow more time.",
         retry_after_s=retry_after_s,
     )
+
+
+def _told(ns: float) -> str:
+    return f"{ns / NS_PER_S:.2f} s" if ns >= NS_PER_S else f"{ns / NS_PER_MS:.1f} ms"
 
 
 def _prompt_ns(num_tokens: int, per_token_ns: float, view: View[S]) -> float:
