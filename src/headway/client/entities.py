@@ -37,6 +37,14 @@ _MOST_OF_KIND: Final[Mapping[EntityKind, int]] = {"rule": 8, "error": 4}
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _LEAST_PART_CHARS: Final = 3
 _NAME: Final = re.compile(r"\w+")
+_COMMON: Final = re.compile(
+    r"about|after|again|all|also|always|and|any|are|because|been|before|but|can|code|could|did|does|done|each"
+    r"|else|ever|file|for|from|function|get|had|has|have|how|into|its|just|keep|line|make|may|more|most|must"
+    r"|name|need|never|new|not|now|one|only|other|our|out|over|please|same|see|set|should|show|some|such|than"
+    r"|that|the|their|them|then|there|these|they|this|those|through|too|under|use|used|using|was|way|well|were"
+    r"|what|when|where|which|while|who|why|will|with|without|would|write|you|your"
+)
+"""Words that two texts share without being about the same."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -79,10 +87,13 @@ def remember(memory: Memory, found: Iterable[Entity], turn: int) -> Memory:
     return tuple(one for entity, one in known.items() if entity in kept)
 
 
-def ranked(memory: Memory, *, limit: int, about: str = "", shown: str = "") -> list[Entity]:
+def ranked(
+    memory: Memory, *, limit: int, about: str = "", shown: str = "", related: bool = False
+) -> list[Entity]:
     """Return the most useful entities, best first: those that share words with `about`, then by weight, then the newest.
 
-    What stands in `shown`, the text that the prompt has anyway, is left out, and so is a name that a better entity shows.
+    shown     text that the prompt has anyway: what stands there is left out, as is a name that a better entity shows
+    related   leave out what shares no word with `about`
     """
     words, shown_names = frozenset(_words(about)), set(_NAME.findall(shown))
     told, told_names = "", set[str]()
@@ -90,7 +101,7 @@ def ranked(memory: Memory, *, limit: int, about: str = "", shown: str = "") -> l
     left = dict(_MOST_OF_KIND)
     for one in sorted(memory, key=lambda one: _rank(one, words)):
         entity = one.entity
-        if len(chosen) == limit:
+        if len(chosen) == limit or (related and words.isdisjoint(_words(entity.text))):
             break
         if left.get(entity.kind) == 0 or _stands_in(entity, told, told_names):
             continue
@@ -135,7 +146,8 @@ def _rank(one: Remembered, words: frozenset[str]) -> tuple[int, int, int]:
 
 def _words(text: str) -> Iterator[str]:
     """Yield the words of prose, and of names in camel and snake case, that are long enough to mean something."""
-    return (part.lower() for part in _PART.findall(text) if len(part) >= _LEAST_PART_CHARS)
+    parts = (part.lower() for part in _PART.findall(text) if len(part) >= _LEAST_PART_CHARS)
+    return (part for part in parts if not _COMMON.fullmatch(part))
 
 
 def _stands_in(entity: Entity, text: str, names: set[str]) -> bool:

@@ -28,8 +28,13 @@ def ask(conversation: Conversation, question: str, context: Context | None = Non
     if (num := num_sliding(before)) > 0:
         before = without_oldest(before, num)
     slides = conversation.rules.mode == "last_turns"
-    limit = conversation.rules.max_entities if slides else conversation.rules.max_recalled
-    recalled = ranked(before.memory, limit=limit, about=question, shown=text_of(before) + question)
+    recalled = ranked(
+        before.memory,
+        limit=conversation.rules.max_recalled,
+        about=question,
+        shown=f"{text_of(before)}\n{question}",
+        related=not slides,  # what else was compacted away stands in the compaction's block
+    )
     lines = _context_lines(context or Context())
     if slides and before.summary:
         lines.append(f"Earlier: {before.summary}")
@@ -58,7 +63,7 @@ def num_sliding(conversation: Conversation) -> int:
 
 
 def with_summary(conversation: Conversation, summary: str) -> Conversation:
-    """Return the conversation with a summary that prompts of mode "last_turns" show from the next question on; "" is none."""
+    """Return the conversation with a summary, for prompts of mode "last_turns" from the next question on."""
     return replace(conversation, summary=summary or conversation.summary)
 
 
