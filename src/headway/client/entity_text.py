@@ -24,7 +24,7 @@ _SUFFIX: Final = re.compile(
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@+~\-/\\]*[\w\-]")
 _POSITION: Final = re.compile(r"(?::\d+){1,2}$")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*")
-_HUMPS: Final = re.compile(r"[A-Z]+[a-z0-9]+[A-Z]|[a-z0-9][A-Z]")
+_HUMPS: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")
 _PRODUCT: Final = re.compile(
     r"JavaScript|TypeScript|GitHub|GitLab|PostgreSQL|MySQL|SQLite|MongoDB|GraphQL|OpenAI|macOS|iOS|LaTeX|YouTube"
 )
