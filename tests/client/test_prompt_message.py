@@ -16,7 +16,13 @@ CALL = ToolCall(id="call_1", name="find", arguments='{"text": "x"}')
 
 
 def test_an_answer_as_openai_sends_it_loses_what_no_prompt_shows() -> None:
-    answer = {"role": "assistant", "content": "Hi", "refusal": None, "annotations": [], "tool_calls": None}
+    answer: dict[str, object] = {
+        "role": "assistant",
+        "content": "Hi",
+        "refusal": None,
+        "annotations": [],
+        "tool_calls": None,
+    }
     assert read_message(answer) == ChatMessage(role="assistant", content="Hi")
 
 

@@ -17,6 +17,9 @@ from headway.wire.profile import DEFAULT_HIGH_WATER, Profile
 PromptMode = Literal["incremental", "last_turns", "full"]
 """Incremental: append, and compact beyond the mark. Last turns: a sliding window. Full: append, whatever it comes to."""
 
+_MOST_ENTITIES: Final = 24
+_WINDOW_PER_ENTITY: Final = 128
+"""Tokens: an entity takes about ten, so that together they take less than a tenth of the window."""
 DEFAULT_LOW_WATER: Final = 0.35
 """Share of the window a compaction leaves: with a mark of 0.75 the next one is 40 % of the window away."""
 
@@ -38,7 +41,7 @@ class PromptRules:
     high_water: float = DEFAULT_HIGH_WATER
     low_water: float = DEFAULT_LOW_WATER
     last_turns: int = 3
-    max_entities: int = 24
+    max_entities: int = _MOST_ENTITIES
     max_recalled: int = 8
 
     def __post_init__(self) -> None:
@@ -123,6 +126,7 @@ def begin(
         mode=mode,
         high_water=profile.high_water,
         low_water=min(DEFAULT_LOW_WATER, profile.high_water / 2),
+        max_entities=min(_MOST_ENTITIES, max(1, window // _WINDOW_PER_ENTITY)),
     )
     system = "\n\n".join(text for text in (profile.role.strip(), profile.domain.strip()) if text)
     return Conversation(rules=rules, system=system, examples=tuple(examples), tools_json=stable_tools(tools))

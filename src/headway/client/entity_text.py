@@ -9,8 +9,10 @@ from typing import Final
 
 from headway.client.entity import MAX_ENTITY_CHARS, Entity, EntityKind, sentence
 
-_MAX_LINE_CHARS: Final = 400
-"""What is looked at of a line: errors and rules stand at its beginning; longer ones are data."""
+_MAX_LINE_CHARS: Final = 8_192
+"""What is looked at of a line: paragraphs are one, and longer ones are data."""
+_MAX_SENTENCE_CHARS: Final = 400
+"""Of a rule, and of what is looked at of a line for an error: both come early or not at all."""
 _MAX_NAME_CHARS: Final = 80
 
 _WORD: Final = re.compile(r"[^\s\"'`()\[\]{}<>,;|=]+\(?")
@@ -59,14 +61,14 @@ def entities_of_text(text: str, *, by_user: bool) -> Iterator[Entity]:
     """Yield what prose or a log mentions, in its order, repeated as often as it is; rules only of what the user says."""
     for line in text.splitlines():
         shown = line[:_MAX_LINE_CHARS]
-        found = _ERROR.search(shown)
+        found = _ERROR.search(shown[:_MAX_SENTENCE_CHARS])
         if found is not None:
-            yield sentence("error", shown[found.start() :])
+            yield sentence("error", shown[found.start() : _MAX_SENTENCE_CHARS])
         for word in _WORD.findall(shown):
             yield from _of_word(word)
     if by_user:
         for part in _SENTENCE_END.split(text):
-            if _LEAST_RULE_CHARS <= len(part) <= _MAX_LINE_CHARS and _RULE.search(part):
+            if _LEAST_RULE_CHARS <= len(part) <= _MAX_SENTENCE_CHARS and _RULE.search(part):
                 yield sentence("rule", part)
 
 
