@@ -71,6 +71,7 @@ def test_plain_words_are_nothing(text: str) -> None:
         ("error[E0502]: cannot borrow `x`", "error[E0502]: cannot borrow `x`"),
         ("main.c:3:5: error: expected ';'", "error: expected ';'"),
         ("a.ts(3,1): error TS2304: Cannot find it", "error TS2304: Cannot find it"),
+        ("struct.error: bad char in format", "struct.error: bad char in format"),
         ("fatal: not a repository", "fatal: not a repository"),
         ("thread panicked: panic at 12", "panic at 12"),
     ],

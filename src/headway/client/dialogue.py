@@ -64,12 +64,14 @@ class Dialogue:
             self._estimate = self._estimate.learnt(prompt_of(self.conversation), prompt_tokens)
         self.conversation = answered(self.conversation, *read)
 
-    async def prepare(self, question: str = "") -> bool:
+    async def prepare(self, question: str | None = None) -> bool:
         """Do what is due before a question: compact, or sum up what the next prompt no longer shows. Return whether it was.
 
-        Called while the user reads an answer, it saves the next question the wait. A server that makes no summary costs the
-        summary, not the conversation.
+        Called while the user reads an answer, it saves the next question the wait; that question is taken to be as long as the
+        last one. A server that makes no summary costs the summary, not the conversation.
         """
+        if question is None:
+            question = self.conversation.turns[-1].question if self.conversation.turns else ""
         if num := num_to_compact(self.conversation, self._count or self._estimate, question):
             self.conversation = compacted(self.conversation, num, await self._summary())
         elif num_sliding(self.conversation) and self._num_turns() > self._num_summed_up:

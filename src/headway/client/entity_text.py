@@ -33,7 +33,7 @@ _PRODUCT: Final = re.compile(
 """What looks like a class and is none."""
 _ERROR: Final = re.compile(
     r"\b(?:[A-Za-z_][\w.]{0,80}(?:Error|Exception|Panic|Fault): ?\S"  # Python, Java, JavaScript
-    r"|error(?:\[\w+\]|  ?[A-Z]+\d+)?: ?\S"  # rustc, gcc, tsc
+    r"|(?:\w{1,80}\.)?error(?:\[\w+\]|  ?[A-Z]+\d+)?: ?\S"  # rustc, gcc, tsc; Python's struct.error
     r"|(?:fatal(?: error)?|panic|segmentation fault|undefined reference)\b.)",
 )
 _RULE: Final = re.compile(
