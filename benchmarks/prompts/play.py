@@ -64,14 +64,15 @@ async def play(http: httpx2.AsyncClient, script: Script, way: Way) -> dict[str, 
         conversation = replace(conversation, rules=rules)
     dialogue = Dialogue(server, conversation)
     turns: list[dict[str, Any]] = []
-    for turn in script.turns:
+    for number, turn in enumerate(script.turns):
+        if number:
+            await dialogue.prepare()
         started_ns = time.perf_counter_ns()
         prompt = await dialogue.ask(turn.question)
         found = await first_token(http, prompt, started_ns)
         shown = kept(turn, [message.content or "" for message in prompt.messages])
         turns.append({**found, "needed": len(turn.needed), "lost": sorted(set(turn.needed) - set(shown))})
         dialogue.answered({"role": "assistant", "content": turn.answer}, prompt_tokens=found["sent"])
-        await dialogue.prepare()
     return {"script": script.name, "turns": turns, "summaries": server.summaries}
 
 

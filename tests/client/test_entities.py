@@ -89,7 +89,7 @@ def test_mentions_are_counted_and_the_last_turn_kept() -> None:
 def test_rules_first_then_what_was_said_often_then_what_was_said_last() -> None:
     other = Entity("name", "old_name")
     memory = memory_of([other, NAME, RULE], [NAME, PATH], [CLASS])
-    assert ranked(memory, limit=9) == [RULE, CLASS, PATH, NAME, other]
+    assert ranked(memory, limit=9) == [RULE, CLASS, NAME, PATH, other]
     assert ranked(memory, limit=2) == [RULE, CLASS]
 
 

@@ -39,6 +39,8 @@ def test_paths(text: str, path: str) -> None:
         ("std::vector grows", ("name", "std::vector")),
         ("set MAX_SIZE", ("name", "MAX_SIZE")),
         ("compute(x)", ("function", "compute")),
+        ("`broadcast` is slow", ("name", "broadcast")),
+        ("`Cache.get()` is slow", ("function", "Cache.get")),
     ],
 )
 def test_names(text: str, entity: tuple[str, str]) -> None:
@@ -54,6 +56,7 @@ def test_names(text: str, entity: tuple[str, str]) -> None:
         "either/or",
         "JavaScript on GitHub",
         "f(x)",
+        "`x` and `git status`",
         "Done. Then it works.",
         "___",
         "",

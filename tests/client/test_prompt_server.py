@@ -45,7 +45,7 @@ async def test_the_summary_is_the_models() -> None:
     s = service(answering(b"Parser done."), info=ROOMY)
     async with client(s.app) as http:
         assert await HttpPromptServer(http, model=MODEL).summary(PROMPT) == "Parser done."
-    assert bytes(s.engine.requests[0].token_ids).startswith(b"u:Why?\na:So.\nu:Summarise")
+    assert bytes(s.engine.requests[0].token_ids).startswith(b"u:Why?\na:So.\nu:In one sentence")
 
 
 async def test_tools_go_with_the_conversation() -> None:

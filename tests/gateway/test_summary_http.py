@@ -44,7 +44,9 @@ async def test_a_line_comes_back_with_its_usage() -> None:
     (request,) = s.engine.requests
     assert answer["usage"]["prompt_tokens"] == len(request.token_ids)  # type: ignore[index]
     prompt = bytes(request.token_ids).decode()
-    assert prompt.startswith("s:You help.\nu:Why is the parser slow?\na:It copies each line.\nu:Summarise")
+    assert prompt.startswith(
+        "s:You help.\nu:Why is the parser slow?\na:It copies each line.\nu:In one sentence"
+    )
     assert prompt.endswith(SUMMARY_REQUEST + "\n")
 
 

@@ -67,8 +67,8 @@ class Dialogue:
     async def prepare(self, question: str | None = None) -> bool:
         """Do what is due before a question: compact, or sum up what the next prompt no longer shows. Return whether it was.
 
-        Called while the user reads an answer, it saves the next question the wait; that question is taken to be as long as the
-        last one. A server that makes no summary costs the summary, not the conversation.
+        Called while the user reads an answer, it saves the next question the wait; that is taken to be as long as the last.
+        A server that makes no summary costs the summary, not the conversation.
         """
         if question is None:
             question = self.conversation.turns[-1].question if self.conversation.turns else ""

@@ -26,11 +26,12 @@ _WEIGHTS: Final[Mapping[EntityKind, int]] = {
     "path": 4,
     "class": 4,
     "type": 3,
-    "function": 3,
-    "name": 1,
+    "name": 3,
+    "function": 2,
 }
 """How much a thing matters that was said once; each further mention adds one. Rules are what a later answer must not break
-and what nothing else in a prompt repeats."""
+and what nothing else in a prompt repeats. Names come from prose, where people write of what they mean, most functions from
+code that was pasted whole."""
 _MOST_MENTIONS: Final = 6
 _MOST_OF_KIND: Final[Mapping[EntityKind, int]] = {"rule": 8, "error": 4}
 """Of sentences, which are long; the newest count."""

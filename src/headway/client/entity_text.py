@@ -15,7 +15,7 @@ _MAX_SENTENCE_CHARS: Final = 400
 """Of a rule, and of what is looked at of a line for an error: both come early or not at all."""
 _MAX_NAME_CHARS: Final = 80
 
-_WORD: Final = re.compile(r"[^\s\"'`()\[\]{}<>,;|=]+\(?")
+_WORD: Final = re.compile(r"`(?P<code>[^`\s]+)`|[^\s\"'`()\[\]{}<>,;|=]+\(?")
 _SUFFIX: Final = re.compile(
     r"bash|c|cc|cfg|cmake|conf|cpp|cs|css|csv|cu|cuh|db|env|go|gradle|h|hpp|html|ini|ipynb|java|jinja|js|json|jsx|kt|lock|log"
     r"|lua|m|md|mjs|mk|php|pl|proto|ps1|py|pyi|pyx|r|rb|rs|rst|scala|sh|sql|sqlite|svelte|swift|tf|toml|tsx?|txt|vue|xml"
@@ -64,8 +64,8 @@ def entities_of_text(text: str, *, by_user: bool) -> Iterator[Entity]:
         found = _ERROR.search(shown[:_MAX_SENTENCE_CHARS])
         if found is not None:
             yield sentence("error", shown[found.start() : _MAX_SENTENCE_CHARS])
-        for word in _WORD.findall(shown):
-            yield from _of_word(word)
+        for word in _WORD.finditer(shown):
+            yield from _of_word(word["code"] or word[0], is_code=word["code"] is not None)
     if by_user:
         for part in _SENTENCE_END.split(text):
             if _LEAST_RULE_CHARS <= len(part) <= _MAX_SENTENCE_CHARS and _RULE.search(part):
@@ -78,15 +78,15 @@ def definitions_by_rules(code: str) -> Iterator[Entity]:
         yield Entity(_KINDS[found["word"]], found["name"])
 
 
-def _of_word(word: str) -> Iterator[Entity]:
-    called = word.endswith("(")
-    word = word.rstrip("(").rstrip(".:!?*").lstrip("*@#$&")
+def _of_word(word: str, *, is_code: bool) -> Iterator[Entity]:
+    called = word.endswith(("(", "()"))
+    word = word.rstrip("()").rstrip(".:!?*").lstrip("*@#$&")
     if "://" in word or not 2 <= len(word) <= MAX_ENTITY_CHARS:
         return
     path = _POSITION.sub("", word)
     if _is_path(path):
         yield Entity("path", path)
-    elif len(word) <= _MAX_NAME_CHARS and _IDENTIFIER.fullmatch(word) and _is_name(word, called):
+    elif len(word) <= _MAX_NAME_CHARS and _IDENTIFIER.fullmatch(word) and _is_name(word, called or is_code):
         yield Entity("function" if called else "name", word)
 
 
@@ -100,10 +100,11 @@ def _is_path(word: str) -> bool:
     return word.count("/") > 1 and (dot != "" or word[0] in "./~")
 
 
-def _is_name(word: str, called: bool) -> bool:
+def _is_name(word: str, meant: bool) -> bool:
+    """Return whether a word looks like a name of code, or, where it is `meant` as one, may be."""
     if _PRODUCT.fullmatch(word):
         return False
-    if called:
+    if meant:
         return len(word) > 2
     return "_" in word.strip("_") or "::" in word or _HUMPS.search(word) is not None or _is_dotted(word)
 

@@ -17,9 +17,10 @@ MAX_SUMMARY_CHARS: Final = 128
 MAX_SUMMARY_TOKENS: Final = 64
 """128 characters of English are 25 to 40 tokens, of Chinese up to as many as there are here."""
 SUMMARY_REQUEST: Final = (
-    f"Summarise our conversation so far in one line of at most {MAX_SUMMARY_CHARS} characters: the goal, what was decided, "
-    "what is still open. Write that line and nothing else."
+    "In one sentence of at most 20 words: what am I working on, what did we decide, and what is still open?"
 )
+"""Twenty words are about 128 characters, which models cannot count; and a question, because small models repeat a list of
+what a summary should have (seen with SmolLM2) where they answer this."""
 SUMMARY_STOP: Final = "\n"
 
 _CUT_MARK: Final = "…"
