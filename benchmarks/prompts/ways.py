@@ -11,7 +11,7 @@ fourth turn; in the model's own window incremental prompts of five turns are tho
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way. `remembers`: whether what is dropped leaves things and a summary behind."""
+    """One way. `remembers`: whether what is dropped leaves entities and a summary behind."""
 
     mode: PromptMode
     title: str

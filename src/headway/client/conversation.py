@@ -32,8 +32,8 @@ class PromptRules:
     high_water       share of the window beyond which the conversation is compacted
     low_water        share of the window that a compaction leaves at most, but for the latest turn, which always stays
     last_turns       of mode "last_turns": turns that a prompt shows, the new question's among them
-    max_entities     things that a compaction leaves of the turns it drops
-    max_recalled     things recalled for one question that no turn shows any more
+    max_entities     entities that a compaction leaves of the turns it drops
+    max_recalled     entities recalled for one question that no turn shows any more
     """
 
     window_tokens: int

@@ -1,6 +1,6 @@
 """A conversation's next prompt, which begins with the one before it: state in, messages out. Pure.
 
-The new question comes last. What is true of it only (cursor, time, things recalled from turns that are no longer shown)
+The new question comes last. What is true of it only (cursor, time, entities recalled from turns that are no longer shown)
 stands in front of it, in the same message, and stays there: nothing that was sent is ever written differently. So a server
 with a prefix cache computes what is new, and nothing else. In mode "last_turns" each question drops the oldest turn, which
 changes the prompt right behind the system message: that is what `compaction` is there to avoid.
