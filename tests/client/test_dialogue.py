@@ -10,6 +10,7 @@ from headway.client.dialogue import Dialogue
 from headway.client.prompt_message import Prompt
 from headway.core.errors import InvalidRequest, Unavailable
 from headway.wire.profile import Profile
+from support.tool_text import NOW
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +55,14 @@ async def test_it_begins_by_the_servers_profile() -> None:
         "You review code.",
         "<context>\nCursor: a.py:1\n</context>\n\nWhy?",
     ]
+
+
+async def test_examples_and_tools_stand_before_the_first_question() -> None:
+    examples = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2", "refusal": None}]
+    dialogue = await Dialogue.open(FakeServer(), tools=[NOW], examples=examples)
+    fields = (await dialogue.ask("2+2?")).fields()
+    assert [message["content"] for message in fields["messages"]] == ["You review code.", "1+1?", "2", "2+2?"]
+    assert fields["tools"] == [NOW]
 
 
 async def test_beyond_the_mark_it_is_compacted_once_on_the_prefix_that_is_cached() -> None:

@@ -39,12 +39,20 @@ class Dialogue:
         *,
         mode: PromptMode = "incremental",
         tools: Sequence[Mapping[str, object]] = (),
+        examples: Sequence[Mapping[str, object]] = (),
         window_tokens: int | None = None,
         count: CountTokens | None = None,
     ) -> "Dialogue":
-        """Begin a conversation by the server's profile; raises HeadwayError if there is none."""
+        """Begin a conversation by the server's profile, with `tools` and `examples` (messages) as OpenAI's API has them.
+
+        window_tokens   in place of the model's window
+
+        Raises HeadwayError where there is no profile, InvalidRequest for an example that is no message.
+        """
+        shown = [read_message(example) for example in examples]
         profile = await server.profile()
-        return cls(server, begin(profile, mode=mode, tools=tools, window_tokens=window_tokens), count=count)
+        conversation = begin(profile, mode=mode, tools=tools, examples=shown, window_tokens=window_tokens)
+        return cls(server, conversation, count=count)
 
     async def ask(self, question: str, context: Context | None = None) -> Prompt:
         """Return the prompt of a question; what is due before it is done first."""
