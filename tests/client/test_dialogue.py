@@ -58,7 +58,10 @@ async def test_it_begins_by_the_servers_profile() -> None:
 
 
 async def test_examples_and_tools_stand_before_the_first_question() -> None:
-    examples = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2", "refusal": None}]
+    examples: list[dict[str, object]] = [
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": "2", "refusal": None},
+    ]
     dialogue = await Dialogue.open(FakeServer(), tools=[NOW], examples=examples)
     fields = (await dialogue.ask("2+2?")).fields()
     assert [message["content"] for message in fields["messages"]] == ["You review code.", "1+1?", "2", "2+2?"]

@@ -1,5 +1,6 @@
 """A conversation's summary over HTTP: what the engine is asked, what comes back, and that its prefix is cached."""
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,10 @@ async def test_a_line_comes_back_with_its_usage() -> None:
     assert prompt.endswith(SUMMARY_REQUEST + "\n")
 
 
-async def test_it_is_asked_for_in_class_low_whatever_the_headers_say() -> None:
+async def test_it_is_asked_for_in_class_low_whatever_the_headers_say(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "headway.access")
     s = service(answering(b"x"), info=ROOMY, config=GatewayConfig(trust_headers=True))
     headers = {"x-headway-class": "high", "x-headway-tenant": "a", "x-headway-session": "s"}
     async with s.post("/v1/summary", {"messages": MESSAGES}, headers) as exchange:
@@ -58,6 +62,7 @@ async def test_it_is_asked_for_in_class_low_whatever_the_headers_say() -> None:
     (request,) = s.engine.requests
     assert (request.service_class, request.tenant, request.session) == ("low", "a", "s")
     assert s.ended[0].service_class == "low"
+    assert caplog.records[-1].__dict__["class"] == "low"
     assert (request.max_tokens, request.sampling.temperature) == (64, 0)
 
 

@@ -75,6 +75,9 @@ async def conduct(
     terms = info.terms or ServiceTerms()
     if service_class is not None:
         terms = replace(terms, service_class=service_class)
+        info.terms = (
+            terms if info.terms is not None else None
+        )  # the access line tells the class it was served in
     served = find_model(gateway.models, call.model)
     record = info.record = RequestRecord(
         request_id=info.request_id,
