@@ -39,7 +39,7 @@ TOPICS = (
     Topic(
         "the retry loop of our HTTP client", "net/retrying.py", "send_with_retries",
         "The pager goes off after 7 seconds without an answer.", "7 seconds", "TimeoutError: no answer from upstream-3",
-        "RetryBudget", "net/retry_budget.py", "On a bad day one call in 450 fails.", "450",
+        "RetryBudget", "net/retry_budget.py", "On a bad day one call in 450 fails.", "call in 450",
     ),
     Topic(
         "the log parser", "ingest/log_parser.py", "parse_line",
@@ -63,7 +63,7 @@ TOPICS = (
     ),
     Topic(
         "the search index", "search/indexer.py", "add_document",
-        "Only the standard library, and Python 3.11 at most.", "3.11", "IndexError: posting list 4411 is empty",
+        "Only the standard library, and Python 3.11 at most.", "Python 3.11", "IndexError: posting list 4411 is empty",
         "PostingList", "search/posting_list.py", "It holds 3.2 million documents.", "3.2 million",
     ),
     Topic(
@@ -73,7 +73,7 @@ TOPICS = (
     ),
     Topic(
         "the rate limiter", "edge/limiter.py", "try_acquire",
-        "It must work without Redis, which is down each Sunday.", "Redis", "ZeroDivisionError: division by zero in refill",
+        "It must work without Redis, which is down each Sunday.", "without Redis", "ZeroDivisionError: division by zero in refill",
         "TokenBucket", "edge/token_bucket.py", "We have 9,100 tenants.", "9,100",
     ),
     Topic(
@@ -103,7 +103,7 @@ TOPICS = (
     ),
     Topic(
         "the config loader", "core/config_loader.py", "load_settings",
-        "Unknown keys must be errors, as the audit of 2024 demands.", "2024", "tomllib.TOMLDecodeError: line 12",
+        "Unknown keys must be errors, as the audit of 2024 demands.", "audit of 2024", "tomllib.TOMLDecodeError: line 12",
         "SettingSchema", "core/setting_schema.py", "There are 135 settings.", "135 settings",
     ),
     Topic(

