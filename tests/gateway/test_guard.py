@@ -192,8 +192,8 @@ async def test_a_refused_request_burns_no_other_budget() -> None:
 @pytest.mark.parametrize("include_usage", [False, True])
 async def test_what_was_used_is_charged_and_the_rest_given_back(stream: bool, include_usage: bool) -> None:
     g = Guarded(CallerLimits(tokens_per_min=1000), answering("four"))
-    options = {"stream_options": {"include_usage": include_usage}} if stream else {}
-    async with g.ask("ann", stream=stream, max_tokens=40, **options) as exchange:
+    options = {"include_usage": include_usage} if stream else None
+    async with g.ask("ann", stream=stream, max_tokens=40, stream_options=options) as exchange:
         await exchange.read_body()
         assert int(exchange.headers["x-ratelimit-remaining-tokens"]) < 1000 - 40
         assert exchange.headers["x-ratelimit-limit-requests"] == "100"
