@@ -193,6 +193,9 @@ async def test_one_that_is_damaged_is_told(path: Path) -> None:
     damage(path)
     store = at(path)
     assert await failure_of(store) == "corrupted"
+    delete(path)
+    assert await failure_of(store) == "gone"
+    assert "tokens.sqlite3" not in modes_in(path.parent)  # an empty one would know nobody
     await store.close()
 
 

@@ -46,6 +46,8 @@ _FAILURES: Final[Mapping[int, Failure]] = {
     sqlite3.SQLITE_CONSTRAINT: "refused",
 }
 """By primary result code (sqlite.org/rescode.html)."""
+_LEAVE_OPEN: Final = frozenset[Failure]({"locked", "read_only", "full", "refused"})
+"""What is wrong with a statement or the moment, not with the connection."""
 
 
 def connect(path: Path, timeout_s: float) -> sqlite3.Connection:
@@ -157,7 +159,7 @@ class SqliteTokenStore:
             return work(self._connected())
         except sqlite3.Error as error:
             failure = _failure(error)
-            if failure != "refused":
+            if failure not in _LEAVE_OPEN:
                 self._disconnect()
             raise StoreFailed(failure, self.place) from error
         except OSError as error:  # the connection stays: it tells whose log lies there
