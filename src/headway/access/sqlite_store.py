@@ -124,12 +124,17 @@ class SqliteTokenStore:
             raise ValueError(f"a standing has at most {MAX_STANDING_BYTES} bytes")
 
         def work(connection: sqlite3.Connection) -> None:
-            with connection:  # both or none
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("DELETE FROM standings WHERE updated_s < ?", (now_s - _STANDING_S,))
-                connection.execute(
-                    "INSERT OR REPLACE INTO standings VALUES (?, ?, ?)", (token_id, standing, now_s)
-                )
+            # Not waiting for the disk: a standing may be lost with the power, lookups behind it must not wait.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with connection:  # both or none
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.execute("DELETE FROM standings WHERE updated_s < ?", (now_s - _STANDING_S,))
+                    connection.execute(
+                        "INSERT OR REPLACE INTO standings VALUES (?, ?, ?)", (token_id, standing, now_s)
+                    )
+            finally:
+                connection.execute("PRAGMA synchronous = FULL")
 
         await self._run(work)
 
