@@ -104,9 +104,7 @@ def knee(options: RunOptions, run: Any) -> float:
     slo = parse_slo(f"ttft={limit_ms:.0f}ms")
     full = run(replace(options, arrival=f"closed:{MANY}", num_requests=6 * MANY)).summary
     most = full.num_ok / full.duration_s
-    rules = (
-        f"floor_rate={most / 50:.4g},start_rate={most / 2:.4g},target_rate={2 * most:.4g},step_rate={most / 4:.4g}"
-    )
+    rules = f"floor_rate={most / 50:.4g},start_rate={most / 2:.4g},target_rate={2 * most:.4g},step_rate={most / 4:.4g}"
     ladder = run(replace(options, arrival=f"ladder:{rules}", slo=slo, num_requests=100)).ladder
     assert isinstance(ladder, LadderRun)
     if ladder.finding is None or ladder.finding.kept is None:

@@ -96,7 +96,7 @@ class Driver:
     async def _admit(self, caller: Caller) -> None:
         admission = await self.limits.admit(caller)
         self.admissions.append(admission)
-        self.said.append(admission.quotas)
+        self.said.append((admission.risk, admission.quotas))
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,12 @@ class Store:
     refusal: Exception | None = None
     postponed: list[tuple[str, int]] = field(default_factory=list)
     settled: list[tuple[str, int]] = field(default_factory=list)
+    changes: list[tuple[bool, str]] = field(default_factory=list)
     num_paid: int = 0
     num_owed: int = 0
+
+    def note_change(self, is_degraded: bool, reason: str) -> None:
+        self.changes.append((is_degraded, reason))
 
     def _ask(self) -> None:
         self.num_asked += 1
@@ -81,7 +85,7 @@ def shared(
     config: LimitsConfig = LimitsConfig(tokens_per_min=4000),  # noqa: B008  # frozen
 ) -> tuple[SharedLimits, Store, ManualClock]:
     store, clock = Store(), ManualClock()
-    return SharedLimits(store, config, clock), store, clock
+    return SharedLimits(store, config, clock, on_change=store.note_change), store, clock
 
 
 async def fail(limits: SharedLimits, store: Store) -> None:
@@ -155,6 +159,7 @@ async def test_one_call_tries_whether_it_is_back_and_then_all_ask_again(
     assert (await limits.admit(USER)).place == "shared"
     assert limits.state().phase is Phase.CLOSED
     assert caplog.records[-1].getMessage() == "limits are shared by all gateways again"
+    assert store.changes == [(True, "it is gone"), (False, "")]
 
 
 async def test_a_call_is_settled_where_it_was_granted() -> None:

@@ -126,7 +126,10 @@ class RedisLimits:
         if answer.verdict == "calls":
             refuse_concurrent(terms.max_concurrent or 0, answer.quotas)
         self._open[debt.call_id] = debt
-        return Admission(call_id=debt.call_id, caller=caller, quotas=answer.quotas, place="shared")
+        found = risk(Standing(0, answer.levels), self._weights)
+        return Admission(
+            call_id=debt.call_id, caller=caller, quotas=answer.quotas, risk=found, place="shared"
+        )
 
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         """See `Limits.reserve`; raises StoreGone, and then the call has left."""

@@ -69,12 +69,23 @@ class SharedState:
 
 
 class SharedLimits:
-    """Asks `store` and, where that is gone, counts here."""
+    """Asks `store` and, where that is gone, counts here.
 
-    def __init__(self, store: Store, config: LimitsConfig, clock: Clock) -> None:
+    `on_change` is told (True, why) when the breaker opens, (False, "") when the store is asked by all again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: LimitsConfig,
+        clock: Clock,
+        *,
+        on_change: Callable[[bool, str], None] | None = None,
+    ) -> None:
         self._store = store
         self._local = LocalLimits(config, clock)
         self._clock = clock
+        self._on_change = on_change
         self._breaker = Breaker()
         self._num_fallbacks = 0
         self._beats: asyncio.Task[None] | None = None
@@ -175,13 +186,14 @@ class SharedLimits:
     def _move(self, breaker: Breaker, reason: str) -> None:
         before, self._breaker = self._breaker, breaker
         if breaker.phase is Phase.OPEN and before.phase is Phase.CLOSED:
-            logger.warning(
-                "limits are counted in this gateway alone, everybody's divided by %d: %s",
-                self._local.num_gateways,
-                reason,
-            )
+            divided = "limits are counted in this gateway alone, everybody's divided by %d: %s"
+            logger.warning(divided, self._local.num_gateways, reason)
         elif breaker.phase is Phase.CLOSED and before.phase is Phase.HALF_OPEN:
             logger.warning("limits are shared by all gateways again")
+        else:
+            return
+        if self._on_change is not None:
+            self._on_change(breaker.phase is Phase.OPEN, reason)
 
     async def _beat_for_ever(self) -> None:
         while True:
