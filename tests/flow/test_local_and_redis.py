@@ -14,7 +14,8 @@ from headway.core.errors import HeadwayError
 from headway.flow.config import LimitsConfig
 from headway.flow.limits import Admission, Limits, Reservation
 from headway.flow.local import LocalLimits
-from headway.flow.redis import RedisLimits, connect
+from headway.flow.redis import RedisLimits
+from headway.flow.redis_pipe import connect
 from headway.flow.redis_script import time_us
 from headway.flow.signals import Signal
 from support.redis_server import RedisServer, needs_redis, redis_server

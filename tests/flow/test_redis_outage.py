@@ -13,7 +13,8 @@ from headway.core.errors import RateLimited, TooManyConcurrent
 from headway.flow.breaker import Phase
 from headway.flow.calls import limited
 from headway.flow.config import LimitsConfig
-from headway.flow.redis import RedisLimits, connect
+from headway.flow.redis import RedisLimits
+from headway.flow.redis_pipe import connect
 from headway.flow.shared import SharedLimits
 from support.redis_server import RedisServer, needs_redis, redis_server
 

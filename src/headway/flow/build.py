@@ -20,7 +20,8 @@ async def open_limits(
     if config.redis_url is None:
         return LocalLimits(config, clock)
     try:
-        from headway.flow.redis import RedisLimits, connect
+        from headway.flow.redis import RedisLimits
+        from headway.flow.redis_pipe import connect
     except ImportError as error:
         raise ConfigError('limits.redis_url: Redis needs pip install "headway[gateway]".') from error
     limits = SharedLimits(RedisLimits(config, connect(config.redis_url)), config, clock, on_change=on_change)
