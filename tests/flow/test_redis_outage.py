@@ -167,6 +167,18 @@ async def test_a_redis_killed_and_started_again_serves_calls_from_before_and_aft
     await limits.aclose()
 
 
+async def test_a_redis_that_takes_nothing_more_is_one_that_is_gone(redis: RedisServer) -> None:
+    clock = ManualClock()
+    limits = SharedLimits(store(redis), CONFIG, clock)
+    full = connect(redis.url)
+    await full.config_set("maxmemory", "1")
+    assert (await limits.admit(USER)).place == "local"
+    await full.config_set("maxmemory", "0")
+    await full.aclose()
+    assert (await limits.admit(USER)).place == "shared"
+    await limits.aclose()
+
+
 async def test_a_redis_that_is_not_there_yet_is_no_error(redis: RedisServer) -> None:
     redis.kill()
     clock = ManualClock()

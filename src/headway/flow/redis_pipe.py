@@ -1,6 +1,6 @@
-"""Sends commands to Redis in batches: what is asked while one is on its way goes with the next. It knows no script's meaning.
+"""Sends commands to Redis in batches: what is asked while one is on its way goes with the next. It knows no script.
 
-One connection, in order: what is sent later is carried out later, also where the answer to an earlier one was given up. And it
+One connection, in order: what is sent later is carried out later, also where the answer to an earlier one was given up. It
 costs the event loop a fraction of what a connection for each command does.
 """
 
