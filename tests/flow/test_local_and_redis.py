@@ -115,8 +115,13 @@ def test_the_same_steps_are_answered_alike(redis: RedisServer, script: list[tupl
 FIRST = CALLERS[0]
 BY_HAND: dict[str, list[tuple[object, ...]]] = {
     "a budget taken to the last token": [("admit", FIRST), ("reserve", 0, 600), ("admit", FIRST)],
-    "a request given back": [("admit", FIRST), ("reserve", 0, 600), ("admit", FIRST), ("reserve", 0, 1)]
-    + [("admit", FIRST)] * 9,
+    "a request given back": [
+        ("admit", FIRST),
+        ("reserve", 0, 600),
+        ("admit", FIRST),
+        ("reserve", 0, 1),
+        *[("admit", FIRST)] * 9,
+    ],
     "no burst for who is always busy": [
         *[("burst", FIRST, 90)] * 16,
         ("wait", 20_000_000),

@@ -13,6 +13,7 @@ from headway.core.errors import RateLimited, TooManyConcurrent
 from headway.flow.breaker import Phase
 from headway.flow.calls import limited
 from headway.flow.config import LimitsConfig
+from headway.flow.limits import Reservation
 from headway.flow.redis import RedisLimits
 from headway.flow.redis_pipe import connect
 from headway.flow.shared import SharedLimits
@@ -117,7 +118,7 @@ async def test_a_paused_redis_costs_nobody_an_answer_and_gives_nothing_back_twic
     at_redis = store(redis, deadline_s=DEADLINE_S)
     limits = SharedLimits(at_redis, CONFIG, clock)
     await limits.beat()
-    before = []
+    before: list[Reservation] = []
     while len(before) < 5:  # a machine that is too busy for the deadline grants some of them here
         reservation = await limits.reserve(await limits.admit(USER), 1000)
         if reservation.admission.place == "shared":
