@@ -47,6 +47,8 @@ DEADLINE_S: Final = 0.05
 """Of a decision: a request that has waited for so long has lost more than a shared count is worth."""
 MAX_OWED: Final = 10_000
 """Beyond that the oldest lapses by itself: places after a minute, tokens by refilling."""
+MAX_RENEWED: Final = 1000
+"""Calls in one script: Lua unpacks 8,000 arguments at most, and others wait meanwhile."""
 GATEWAY_S: Final = 15
 """A gateway that was not heard of for so long is gone."""
 
@@ -174,8 +176,10 @@ class RedisLimits:
             self._owed.append(debt)
 
     async def beat(self) -> int:
-        """Say that this gateway lives, renew the places of its calls; return how many gateways there are. Raises
-        StoreGone."""
+        """Say that this gateway lives and renew its calls' places; return how many gateways there are.
+
+        Raises StoreGone.
+        """
         num_gateways = await self._pipe.ask(
             "EVAL", _BEAT, "1", f"{PREFIX}:gateways", self._gateway_id, str(GATEWAY_S)
         )
@@ -185,7 +189,9 @@ class RedisLimits:
                 by_user.setdefault(keys(debt.caller)[1], []).append(debt)
         for debts in by_user.values():
             caller = debts[0].caller
-            await self._ask(caller, self._terms(caller), "renew", *(debt.call_id for debt in debts))
+            for begin in range(0, len(debts), MAX_RENEWED):
+                ids = [debt.call_id for debt in debts[begin : begin + MAX_RENEWED]]
+                await self._ask(caller, self._terms(caller), "renew", *ids)
         return int(num_gateways)
 
     async def pay(self) -> None:
