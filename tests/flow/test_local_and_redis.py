@@ -107,7 +107,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 
 @given(st.lists(steps, max_size=60))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 def test_the_same_steps_are_answered_alike(redis: RedisServer, script: list[tuple[object, ...]]) -> None:
     asyncio.run(play_both(redis, script))
 

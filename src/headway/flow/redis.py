@@ -170,6 +170,11 @@ class RedisLimits:
 
     # Housekeeping
 
+    def holds(self, admission: Admission) -> bool:
+        """Whether Redis has anything of a call that must be settled."""
+        debt = self._open.get(admission.call_id)
+        return debt is not None and self._is_counted(debt)
+
     def postpone(self, admission: Admission, num_used: int) -> None:
         """A call has ended and Redis is not to be asked now: what there is to settle is owed."""
         if debt := self._closed(admission, num_used):
@@ -225,9 +230,12 @@ class RedisLimits:
     def _closed(self, admission: Admission, num_used: int) -> Debt | None:
         """Return what there is to settle of a call that ends now, None where it has ended or holds nothing."""
         debt = self._open.pop(admission.call_id, None)
-        if debt is None or (debt.num_reserved is None and self._terms(debt.caller).max_concurrent is None):
+        if debt is None or not self._is_counted(debt):
             return None
         return Debt(debt.caller, debt.call_id, debt.num_reserved, num_used)
+
+    def _is_counted(self, debt: Debt) -> bool:
+        return debt.num_reserved is not None or self._terms(debt.caller).max_concurrent is not None
 
     async def _settled(self, debt: Debt) -> bool:
         """Settle; return whether Redis has confirmed it. If not it is owed."""
@@ -235,6 +243,9 @@ class RedisLimits:
         operation = ("settle", debt.call_id, reserved, str(debt.num_used))
         try:
             await self._ask(debt.caller, self._terms(debt.caller), *operation)
+        except asyncio.CancelledError:
+            self._owed.append(debt)
+            raise
         except StoreGone:
             self._owed.append(debt)
             return False
