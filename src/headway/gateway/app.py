@@ -68,7 +68,7 @@ def create_app(gateway: Gateway) -> Starlette:
             Route("/v1/embeddings", Embeddings(gateway), methods=["POST"]),
             Route("/tokenize", TokenService(gateway, parse_tokenize, tokenized), methods=["POST"]),
             Route("/detokenize", TokenService(gateway, parse_detokenize, detokenized), methods=["POST"]),
-            Route("/v1/sessions/{session}", SessionEndpoint(gateway).release, methods=["DELETE"]),
+            Route("/v1/sessions/{session:path}", SessionEndpoint(gateway).release, methods=["DELETE"]),
             Route("/v1/models", plain.models),
             Route("/v1/models/{name:path}", plain.model),
             Route("/health", plain.health),
