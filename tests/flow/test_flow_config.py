@@ -47,6 +47,7 @@ def test_a_full_table_is_read() -> None:
         ({"max_users": -3}, "limits.max_users"),
         ({"redis_url": "localhost:6379"}, "limits.redis_url"),
         ({"redis_url": "redis://[half"}, "limits.redis_url"),
+        ({"redis_url": "redis://host:many/0"}, "limits.redis_url"),
         ({"region_header": "two words"}, "limits.region_header"),
         ({"weights": {"typing": 1}}, "limits.weights.typing"),
         ({"weights": {"malformed": 0.1, "burst": 3}}, "limits.weights.burst"),

@@ -91,7 +91,9 @@ def _check_url(text: str) -> None:
     """Raise ConfigError without the URL, which may hold a password."""
     try:
         url = urlsplit(text)
-        known = url.scheme in ("redis", "rediss", "unix") and (url.hostname or url.scheme == "unix")
+        known = (
+            (url.hostname and url.port != 0) if url.scheme in ("redis", "rediss") else url.scheme == "unix"
+        )
     except ValueError:
         known = False
     if not known:
