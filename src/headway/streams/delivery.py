@@ -202,7 +202,9 @@ class Delivery:
         """Return when `tick` has something to do if nothing happens before; None = never."""
         if not self._may_resend():
             return None
-        return min([self._loss_due_ns(), *(self._due_ns(event) for event in self._out if _may_be_resent(event))])
+        return min(
+            [self._loss_due_ns(), *(self._due_ns(event) for event in self._out if _may_be_resent(event))]
+        )
 
     def _may_resend(self) -> bool:
         return bool(self._out) and self._buffer_is_empty and self.state in ("flowing", "stalled")

@@ -53,6 +53,8 @@ _CHANNEL: Final = PREFIX + "news"
 _MAX_CONNECTIONS: Final = 64
 _RECONNECT_S: Final = 0.5
 _EXPIRED_AT_ONCE: Final = 500
+_REPEATABLE: Final = frozenset(("append", "find", "read", "ack", "renew", "remove", "forget"))
+"""Asked once more where the answer is missing, since a server that was restarted has closed every connection that waits here."""
 _SIZE: Final = struct.Struct(">I")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Entry).decode
@@ -127,10 +129,7 @@ class RedisLog:
             limits.max_events, limits.max_bytes, limits.max_total_events, limits.max_total_bytes,
             *(_SIZE.pack(entry.num_bytes) + _encode(entry) for entry in entries),
         )  # fmt: skip
-        try:
-            answer = await self._call("append", lease.stream_id, *arguments)
-        except StreamLogUnavailable:
-            answer = await self._call("append", lease.stream_id, *arguments)
+        answer = await self._call("append", lease.stream_id, *arguments)
         if answer[0] == b"full":
             return None
         _check_held(answer, lease)
@@ -237,6 +236,14 @@ class RedisLog:
             _OPEN, _OVER, _GONE, _TOTAL, _CHANNEL,
         )  # fmt: skip
         call = (len(keys), *keys, function, self._name, *arguments)
+        try:
+            return await self._eval(call)
+        except StreamLogUnavailable:
+            if function not in _REPEATABLE:
+                raise
+            return await self._eval(call)
+
+    async def _eval(self, call: tuple[object, ...]) -> Any:
         try:
             return await self._ask(lambda: self._client.evalsha(self._script_sha, *call))
         except _ScriptUnknown:
