@@ -2,8 +2,8 @@
 
 import asyncio
 import os
+import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -88,14 +88,17 @@ async def test_what_was_promised_survives_kill_9_at_any_moment(tmp_path: Path) -
     path = tmp_path / "streams"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, stream_victim.__file__, str(path), "8"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        promised: dict[str, tuple[int, int]] = {}
-        for count, line in enumerate(process.stdout):
-            stream_id, number, last_seq = line.split()
-            promised[stream_id] = (int(number), int(last_seq))
-            if count == 400:
-                process.kill()  # what is in the pipe was promised, too
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
+    assert process.stdout is not None
+    promised: dict[str, tuple[int, int]] = {}
+    count = 0
+    async for line in process.stdout:
+        stream_id, number, last_seq = line.decode().split()
+        promised[stream_id] = (int(number), int(last_seq))
+        count += 1
+        if count == 400:
+            process.kill()  # what is in the pipe was promised, too
+    assert await process.wait() == -signal.SIGKILL
     assert len(promised) == 8
     log = await SqliteLog.open(path, StreamLimits(), WallClock())
     for stream_id, (number, last_seq) in promised.items():
@@ -117,7 +120,7 @@ async def crashed(path: Path, boot: str) -> None:
     log = await SqliteLog.open(path, StreamLimits(), WallClock(), lambda: boot)
     lease = await log.create(A, "tok", b"")
     await log.append(lease, 0, content("1", "2"))
-    log._journal._disconnect = lambda db: None
+    log._journal._disconnect = lambda _: None
     await log.close()
 
 
@@ -146,10 +149,9 @@ async def test_a_file_has_one_owner_at_a_time_and_only_he_may_read_it(tmp_path: 
     path = tmp_path / "streams"
     async with opened(path) as log:
         await log.create(A, "tok", b"")
-        assert {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {
-            "streams": 0o600,
-            "streams-wal": 0o600,
-        }
+        with os.scandir(tmp_path) as files:
+            modes = {file.name: file.stat().st_mode & 0o777 for file in files}
+        assert modes == {"streams": 0o600, "streams-wal": 0o600}
         with pytest.raises(ConfigError, match="in use"):
             await SqliteLog.open(path, StreamLimits(), WallClock())
     async with opened(path) as log:
@@ -240,7 +242,7 @@ async def test_a_stream_removed_while_it_is_appended_to_stays_gone(tmp_path: Pat
 
 
 async def test_a_journal_that_fails_to_commit_says_so_and_goes_on() -> None:
-    journal = Journal(lambda: sqlite3.connect(":memory:", isolation_level=None), lambda db: None)
+    journal = Journal(lambda: sqlite3.connect(":memory:", isolation_level=None), lambda _: None)
     await journal.opened()
     with pytest.raises(StreamLogUnavailable):
         await journal.do(lambda db: db.execute("no SQL"), lambda _: None)

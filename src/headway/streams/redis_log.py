@@ -54,7 +54,7 @@ _MAX_CONNECTIONS: Final = 64
 _RECONNECT_S: Final = 0.5
 _EXPIRED_AT_ONCE: Final = 500
 _REPEATABLE: Final = frozenset(("append", "find", "read", "ack", "renew", "remove", "forget"))
-"""Asked once more where the answer is missing, since a server that was restarted has closed every connection that waits here."""
+"""Asked once more where the answer is missing: a server that was restarted has closed every connection that waits here."""
 _SIZE: Final = struct.Struct(">I")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Entry).decode
