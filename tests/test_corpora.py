@@ -50,5 +50,5 @@ def test_no_input_of_a_corpus_does_harm(
             else:
                 num_read += 1
     assert num_read >= 2
-    assert len(messages) >= 10
+    assert len(messages) >= 5
     assert max(map(len, messages)) < 2000

@@ -131,24 +131,37 @@ async def test_events_that_the_server_forgot_are_not_written_over(tmp_path: Path
             assert await texts(log) == ["1", "2"]
 
 
-async def test_an_append_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -> None:
+async def test_an_append_whose_answer_was_lost_is_not_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with redis_server(tmp_path) as server:
         async with opened(server) as log:
             lease = await log.create(A, "tok", b"")
-            ask, lost = log._client.evalsha, []
+            ask, lost = log._courier.evalsha, []
 
-            async def evalsha(*arguments: object) -> object:
-                answer = await ask(*arguments)
+            async def evalsha(sha: str, call: tuple[object, ...]) -> object:
+                answer = await ask(sha, call)
                 if not lost:
                     lost.append(answer)
                     raise TimeoutError
                 return answer
 
-            log._client.evalsha = evalsha
+            monkeypatch.setattr(log._courier, "evalsha", evalsha)
             assert await log.append(lease, 0, content("1")) == 1
             assert lost
             assert await texts(log) == ["1"]
             assert await log.append(lease, 1, content("2")) == 2
+
+
+async def test_what_all_streams_ask_in_one_turn_of_the_loop_goes_in_one_message(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        async with opened(server) as log:
+            leases = [await log.create(f"{n:032x}", "tok", b"") for n in range(300)]
+            before = await log._client.info("clients")
+            results = await asyncio.gather(*(log.append(lease, 0, content("x")) for lease in leases))
+            assert results == [1] * 300
+            after = await log._client.info("clients")
+            assert after["connected_clients"] == before["connected_clients"]
 
 
 async def test_a_server_that_is_too_slow_is_unavailable_not_waited_for(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from headway.core.errors import ConfigError, StreamLogFull, StreamLogUnavailable
+from headway.streams.courier import Courier
 from headway.streams.feed import Feed
 from headway.streams.ids import stream_not_found
 from headway.streams.limits import StreamLimits, num_bytes_of
@@ -50,7 +51,6 @@ PREFIX: Final = "headway:{streams}:"
 """One hash tag keeps all keys on one node of a cluster (Redis cluster specification, "Hash tags")."""
 _OPEN, _OVER, _GONE, _TOTAL = PREFIX + "open", PREFIX + "over", PREFIX + "gone", PREFIX + "total"
 _CHANNEL: Final = PREFIX + "news"
-_MAX_CONNECTIONS: Final = 64
 _RECONNECT_S: Final = 0.5
 _EXPIRED_AT_ONCE: Final = 500
 _REPEATABLE: Final = frozenset(("append", "find", "read", "ack", "renew", "remove", "forget"))
@@ -73,11 +73,11 @@ class RedisLog:
             url,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            max_connections=_MAX_CONNECTIONS,
             retry=Retry(NoBackoff(), 0),
         )
         self._listener: Any = Redis.from_url(url, socket_timeout=None, socket_connect_timeout=timeout_s)
         self._has_complained = False
+        self._courier = Courier(self._client)
         self._name = secrets.token_hex(8)
         self._nonces = itertools.count()
         self._script = files("headway.streams").joinpath("stream_log.lua").read_bytes()
@@ -220,6 +220,7 @@ class RedisLog:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})
+        await self._courier.close()
         await self._client.aclose()
         await self._listener.aclose()
 
@@ -245,9 +246,10 @@ class RedisLog:
 
     async def _eval(self, call: tuple[object, ...]) -> Any:
         try:
-            return await self._ask(lambda: self._client.evalsha(self._script_sha, *call))
-        except _ScriptUnknown:
-            return await self._ask(lambda: self._client.eval(self._script, *call))
+            return await self._ask(lambda: self._courier.evalsha(self._script_sha, call))
+        except NoScriptError:  # the server was restarted
+            await self._load_script()
+            return await self._ask(lambda: self._courier.evalsha(self._script_sha, call))
 
     async def _load_script(self) -> None:
         self._script_sha = await self._ask(lambda: self._client.script_load(self._script))
@@ -256,7 +258,7 @@ class RedisLog:
         try:
             return await command()
         except NoScriptError:
-            raise _ScriptUnknown from None
+            raise
         except (RedisError, OSError) as error:
             if not self._has_complained:
                 self._has_complained = True
@@ -288,10 +290,6 @@ class RedisLog:
             who, what, stream_id = message["data"].decode().split(" ")
             if who != self._name:
                 (self.news if what == "news" else self.room).notify(stream_id)
-
-
-class _ScriptUnknown(Exception):
-    """The server was restarted and does not know our script."""
 
 
 def _check_held(answer: list[Any], lease: Lease) -> None:
