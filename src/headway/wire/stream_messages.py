@@ -41,7 +41,7 @@ class Heartbeat(
     tag="heartbeat",
     forbid_unknown_fields=True,
 ):
-    """The client lives; the server sends `ms` back. `ms`: the client's clock, in milliseconds; `ack`: one that rides along."""
+    """The client lives; the server sends `ms` back. `ms`: the client's clock, in milliseconds; `ack`: it rides along."""
 
     ms: Number
     ack: Position | None = None
