@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from headway.lab.sse import SseEvent
+from headway.wire.sse_reader import SseEvent
 
 DeltaKind = Literal["content", "reasoning", "tool_call", "other", "done", "error", "garbage"]
 """`other`: nothing that counts, such as a role, an empty delta, usage, or an object we do not know."""

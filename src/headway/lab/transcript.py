@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from headway.lab.deltas import TEXT_KINDS, Delta, TokenUsage, error_code, error_message, read_delta
 from headway.lab.exchange import Answer, Failure, StreamEvent
-from headway.lab.sse import MAX_EVENT_BYTES, EventTooLarge, SseReader
+from headway.wire.sse_reader import MAX_EVENT_BYTES, EventTooLarge, SseReader
 
 Ending = Literal["complete", "closed", "silence", "no_http"]
 """How the connection ended it: the HTTP message was complete; the peer closed or reset; the client's patience ended; what

@@ -8,6 +8,9 @@ from typing import Final
 import msgspec
 
 DONE: Final = b"data: [DONE]\n\n"
+PING: Final = b": ping\n"
+"""A comment that keeps a connection from being closed as idle. No blank line follows: where an id stands, parsers that make
+an event of every blank line would make one of nothing."""
 HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -19,3 +22,9 @@ def event(value: object, name: str | None = None) -> bytes:
     """Encode one event that carries `value` as JSON; `name`: its type, where an API uses types."""
     data = b"data: %b\n\n" % msgspec.json.encode(value)
     return data if name is None else b"event: %b\n%b" % (name.encode(), data)
+
+
+def numbered(event_id: str, data: bytes, name: str | None = None) -> bytes:
+    """Encode one event of a stream that can be resumed. `data`: one line; `event_id` and `name`: ASCII, one line each."""
+    head = b"id: %b\n" % event_id.encode("ascii")
+    return b"%bdata: %b\n\n" % (head if name is None else b"%bevent: %b\n" % (head, name.encode("ascii")), data)

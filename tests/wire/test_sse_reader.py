@@ -1,3 +1,4 @@
+import re
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headway.lab.sse import EventTooLarge, SseEvent, SseReader
+from headway.wire.sse import PING, numbered
+from headway.wire.sse_reader import EventTooLarge, SseEvent, SseReader
 
 
 def read(pieces: Sequence[bytes], max_event_bytes: int = 1 << 20) -> list[SseEvent]:
@@ -19,8 +21,8 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
-def reference(data: bytes) -> list[SseEvent]:
-    """The standard's parser, byte after byte, over the whole stream."""
+def reference(data: bytes, *, is_whole: bool = True) -> tuple[list[SseEvent], bytes | None, int | None]:
+    """The standard's parser, byte after byte, over the whole stream: events, last event id, reconnection time."""
     lines, line, i = [], b"", 0
     data = data[3:] if data.startswith(b"\xef\xbb\xbf") else data
     while i < len(data):
@@ -31,14 +33,17 @@ def reference(data: bytes) -> list[SseEvent]:
         else:
             line += data[i : i + 1]
             i += 1
-    lines += [line, b""] if line else [b""]
+    num_whole = len(lines)
+    lines += ([line, b""] if line else [b""]) if is_whole else []
     events: list[SseEvent] = []
     values: list[bytes] = []
     name = b""
-    for line in lines:
+    id_buffer = last_id = retry = None
+    for number, line in enumerate(lines):
         if line == b"":
+            last_id = id_buffer if number < num_whole else last_id
             if values:
-                events.append(SseEvent(b"\n".join(values), name or None))
+                events.append(SseEvent(b"\n".join(values), name or None, id_buffer))
             values, name = [], b""
         elif not line.startswith(b":"):
             field, value = line.split(b":", 1) if b":" in line else (line, b"")
@@ -50,7 +55,11 @@ def reference(data: bytes) -> list[SseEvent]:
             elif field == b"error":
                 values.append(value)
                 name = b"error"
-    return events
+            elif field == b"id" and 0 not in value:
+                id_buffer = value
+            elif field == b"retry" and re.fullmatch(rb"[0-9]{1,9}", value):
+                retry = int(value)
+    return events, last_id, retry
 
 
 @pytest.mark.parametrize(
@@ -112,6 +121,12 @@ lines = st.one_of(
             b"event",
             b":c",
             b"error: x",
+            b"id: 1",
+            b"id:2",
+            b"id",
+            b"id: 3\0",
+            b"retry: 50",
+            b"retry: 1e3",
             b"\xef\xbb\xbf",
         ]
     ),
@@ -126,7 +141,33 @@ streams = st.lists(
 @given(streams | st.binary(), st.lists(st.integers(0, 1 << 16)))
 @example(b"data: a\r\n\r\n", [8, 9, 10, 11])
 def test_any_cut_gives_the_events_of_the_standard(stream: bytes, places: list[int]) -> None:
-    assert read(cut(stream, places)) == reference(stream)
+    reader = SseReader()
+    events = [event for piece in cut(stream, places) for event in reader.feed(piece)]
+    assert (events, reader.last_event_id, reader.retry_ms) == reference(stream, is_whole=False)
+    whole = reference(stream)
+    assert (events + reader.finish(), reader.last_event_id, reader.retry_ms) == whole
+
+
+def test_ids_last_until_the_next_and_count_from_their_blank_line() -> None:
+    reader = SseReader()
+    assert reader.feed(b"id: a\n") == []
+    assert reader.last_event_id is None
+    assert reader.feed(b"data: 1\n\ndata: 2\n\n") == [SseEvent(b"1", None, b"a"), SseEvent(b"2", None, b"a")]
+    assert reader.feed(b"id: b\n\n") == []
+    assert reader.last_event_id == b"b"
+    assert reader.feed(b"id: c\ndata: 3\n") == []
+    assert reader.last_event_id == b"b"
+    assert reader.finish() == [SseEvent(b"3", None, b"c")]
+    assert reader.last_event_id == b"b"
+
+
+def test_an_id_with_nul_is_none_and_an_empty_one_takes_the_last_back() -> None:
+    assert [event.id for event in read([b"id: a\ndata\n\nid: b\0\ndata\n\nid\ndata\n\n"])] == [b"a", b"a", b""]
+
+
+def test_our_keep_alive_makes_no_event() -> None:
+    stream = numbered("s.1.1", b"{}") + PING + PING + numbered("s.1.2", b"[]", "done")
+    assert read([stream]) == [SseEvent(b"{}", None, b"s.1.1"), SseEvent(b"[]", b"done", b"s.1.2")]
 
 
 def read_until_too_large(pieces: Sequence[bytes], max_event_bytes: int) -> tuple[list[SseEvent], bool]:
