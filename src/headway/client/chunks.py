@@ -1,4 +1,4 @@
-"""What one event of a streamed answer means, or a whole answer that came at once. Lenient: any server that speaks OpenAI's API.
+"""What one event of a streamed answer means, or a whole answer that came at once, from any server with OpenAI's API.
 
 Pure: bytes in, a `Chunk` or a `Failure` out, whatever the bytes. Chat and text completions are read alike.
 """
@@ -87,7 +87,9 @@ def read_chunk(data: bytes) -> Chunk | Failure:
     try:
         event = _EVENTS.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Failure(kind=Kind.BROKEN, message=f"What came is no answer of OpenAI's API ({_shortened(str(error))}).")
+        return Failure(
+            kind=Kind.BROKEN, message=f"What came is no answer of OpenAI's API ({_shortened(str(error))})."
+        )
     if bytes(event.error) != b"null":
         return read_error(data, None)
     for choice in event.choices or ():
@@ -98,7 +100,9 @@ def read_chunk(data: bytes) -> Chunk | Failure:
     return Chunk(usage=_usage(event.usage), model=event.model or "")
 
 
-def read_error(body: bytes, status: int | None, retry_after_ns: int | None = None, again: bool | None = None) -> Failure:
+def read_error(
+    body: bytes, status: int | None, retry_after_ns: int | None = None, again: bool | None = None
+) -> Failure:
     """Read an error's JSON, however nested. `status`: None = it came within a stream that began with 200."""
     try:
         value: object = msgspec.json.decode(body)
@@ -109,7 +113,9 @@ def read_error(body: bytes, status: int | None, retry_after_ns: int | None = Non
         fields = value.get("error", value)
     told: dict[str, object] = {}
     if isinstance(fields, dict):
-        told = {name: fields[name] for name in ("message", "detail", "type", "code", "param") if fields.get(name)}
+        told = {
+            name: fields[name] for name in ("message", "detail", "type", "code", "param") if fields.get(name)
+        }
     elif isinstance(fields, str):
         told = {"message": fields}
     code, kind_name, param = told.get("code"), told.get("type"), told.get("param")
@@ -119,7 +125,9 @@ def read_error(body: bytes, status: int | None, retry_after_ns: int | None = Non
     text_code = code if isinstance(code, str) else ""
     return Failure(
         kind=kind_of(status, text_code),
-        message=_shortened(message if isinstance(message, str) and message else f"It answered with status {status}."),
+        message=_shortened(
+            message if isinstance(message, str) and message else f"It answered with status {status}."
+        ),
         status=status,
         type=kind_name if isinstance(kind_name, str) else "server_error",
         code=_shortened(text_code),

@@ -17,7 +17,7 @@ from headway.client.failure import Failure, Kind, may_retry, most_telling
 from headway.core.clock import NS_PER_MS
 
 _FIRST_PAUSE_NS: Final = 100 * NS_PER_MS
-_PAUSE_GROWTH: Final = 3
+_PAUSE_GROWTH: Final = 3.0
 """0.1, 0.3, 0.9, 2.7 s: at most three retries fit before a first token that is due in 4 s, and five reach over the
 seconds that a server takes to come back."""
 
@@ -140,8 +140,9 @@ def _while_running(now: Situation, running: Sequence[Try]) -> Move:
     hedge_ns = first.start_ns + after_ns
     if now.now_ns < hedge_ns:
         return Wait(min(wake_ns, hedge_ns))
-    fresh = _next_fresh(now)
-    return Start(first.endpoint if fresh is None else fresh, "hedge", now.deadline_ns)
+    if (fresh := _next_fresh(now)) is not None:
+        return _start(now, fresh, "hedge")
+    return Start(first.endpoint, "hedge", now.deadline_ns)
 
 
 def _next_fresh(now: Situation) -> int | None:

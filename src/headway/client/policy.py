@@ -49,7 +49,9 @@ class Endpoint:
         except ValueError:
             known = False
         if not known:
-            raise ConfigError(f"{self.url!r} is no address of an endpoint: it begins with http:// or https://.")
+            raise ConfigError(
+                f"{self.url!r} is no address of an endpoint: it begins with http:// or https://."
+            )
         if not self.model:
             raise ConfigError(f"The endpoint {self.url} needs the name of a model there.")
         if self.first_token_s is not None and not self.first_token_s > 0:
@@ -110,7 +112,9 @@ class Hedging:
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1 or not 0 < self.percentile < 1 or self.min_samples < 1:
-            raise ConfigError("Hedging takes a share within (0, 1], a percentile within (0, 1), a sample or more.")
+            raise ConfigError(
+                "Hedging takes a share within (0, 1], a percentile within (0, 1), a sample or more."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,4 +144,6 @@ def to_ns(seconds: float) -> int:
 def check_fields(fields: Mapping[str, object]) -> None:
     """Raise ConfigError for a request field that is the client's own."""
     if ours := _OURS & set(fields):
-        raise ConfigError(f"`{min(ours)}` is set by the client: leave it out (a call has one answer, from any endpoint).")
+        raise ConfigError(
+            f"`{min(ours)}` is set by the client: leave it out (a call has one answer, from any endpoint)."
+        )

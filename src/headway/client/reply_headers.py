@@ -36,7 +36,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _until(date: str) -> float | None:
-    """Return the seconds from now to an HTTP date: the one place where wall-clock time means an interval (RFC 9110, 10.2.3)."""
+    """Return the seconds from now to an HTTP date, of the wall clock as RFC 9110 (10.2.3) has it."""
     from email.utils import parsedate_to_datetime  # slow to import, and hardly any server sends dates
 
     try:
