@@ -93,18 +93,18 @@ class Stream:
 
     async def _next(self, call: Call, race: Race, won: Exchange) -> Delta | None:
         """Return the next delta; None = the answer is whole. Raises CallError."""
-        while (delta := won.take()) is None:
+        while True:
             won.check()
+            late = call.clock.now_ns() >= call.end_ns and not isinstance(won.end, Ended)
+            if not late and (delta := won.take()) is not None:
+                return delta
             if isinstance(won.end, Ended):
                 self._answer = self._whole(call, race, won, won.end)
                 return None
-            failure = won.end
-            if failure is None and call.clock.now_ns() >= call.end_ns:
-                failure = Failure(kind=Kind.SLOW, message="The answer did not end in time.")
+            failure = Failure(kind=Kind.SLOW, message="The answer did not end in time.") if late else won.end
             if failure is not None:
                 raise error_of(failure, text=self._merger.text, attempts=race.attempts())
             await call.wait(call.end_ns)
-        return delta
 
     def _stand_in(self, call: Call, race: Race, failure: Failure) -> list[Delta]:
         """Nobody answered: return the canned answer's deltas; raises CallError where there is none for such a failure."""
