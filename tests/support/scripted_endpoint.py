@@ -70,9 +70,7 @@ class ScriptedEndpoint:
         finally:
             writer.close()
 
-    async def _answer(
-        self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> bool:
+    async def _answer(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Return whether the connection goes on."""
         sending = asyncio.ensure_future(self._send(reply, writer))
         leaving = asyncio.ensure_future(reader.read(1))  # a client sends nothing while it is answered

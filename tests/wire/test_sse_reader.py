@@ -162,7 +162,11 @@ def test_ids_last_until_the_next_and_count_from_their_blank_line() -> None:
 
 
 def test_an_id_with_nul_is_none_and_an_empty_one_takes_the_last_back() -> None:
-    assert [event.id for event in read([b"id: a\ndata\n\nid: b\0\ndata\n\nid\ndata\n\n"])] == [b"a", b"a", b""]
+    assert [event.id for event in read([b"id: a\ndata\n\nid: b\0\ndata\n\nid\ndata\n\n"])] == [
+        b"a",
+        b"a",
+        b"",
+    ]
 
 
 def test_our_keep_alive_makes_no_event() -> None:

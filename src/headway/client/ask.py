@@ -47,7 +47,9 @@ def ask_completion(prompt: str, suffix: str, fields: Mapping[str, object]) -> As
 
 def body_of(ask: Ask, endpoint: Endpoint) -> bytes:
     """Return the request's bytes for an endpoint. It is always a stream: only then is the first token seen when it comes."""
-    own = {"model": endpoint.model, "stream": True, "stream_options": {"include_usage": True}}
+    own: dict[str, object] = {"stream": True, "stream_options": {"include_usage": True}}
+    if endpoint.model:
+        own["model"] = endpoint.model
     return msgspec.json.encode({**ask.fields, **endpoint.fields, **own})
 
 

@@ -145,7 +145,9 @@ class Exchange:
         for name in ("content-type", RESUMABLE):
             headers.pop(name, None)
         path = f"/streams/{reader.stream_id}?after={reader.after}"
-        failure = await self._converse("GET", path, {**headers, "last-event-id": f"{reader.stream_id}.{reader.after}"}, None)
+        failure = await self._converse(
+            "GET", path, {**headers, "last-event-id": f"{reader.stream_id}.{reader.after}"}, None
+        )
         if failure is not None and failure.status in (404, 410):
             return replace(failure, may_retry=False)
         return failure

@@ -7,6 +7,7 @@ asks for the same; how the cursor is marked and the answer fenced is plain conve
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from headway.client.ask import Ask, ask_chat, ask_completion
@@ -22,7 +23,7 @@ _SYSTEM: Final = (
     f"You complete code in an editor. You get a file with {_CURSOR} where the cursor is. Answer with the text that belongs "
     "there, and nothing else: no explanation, no repetition of what stands before or after, no code fence."
 )
-_FENCE: Final = re.compile(r"\A\s*```[^\n`]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+_FENCE: Final = re.compile(r"^```[^\n`]*\n(.*?)(?:\n?^```|\Z)", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ def ask_fill_in(context: CodeContext, fields: Mapping[str, object]) -> Ask:
         ],
         fields,
     )
-    instead = Ask(path=chat.path, fields=chat.fields, clean=without_fence)
+    instead = Ask(path=chat.path, fields=chat.fields, clean=partial(code_of, prefix))
     completion = ask_completion(prefix, suffix, fields)
     return Ask(path=completion.path, fields=completion.fields, instead=instead)
 
@@ -61,7 +62,15 @@ def near(prefix: str, suffix: str) -> tuple[str, str]:
     return prefix, suffix
 
 
-def without_fence(text: str) -> str:
-    """Return the code of an answer that is one fenced block, else the answer."""
-    match = _FENCE.match(text)
-    return match[1] if match else text
+def code_of(prefix: str, answer: str) -> str:
+    """Return what of a chat's answer belongs at the cursor: its first fenced block if it has one, without what it repeats
+    of the lines before the cursor.
+    """
+    fenced = _FENCE.search(answer)
+    code = fenced[1] if fenced else answer
+    starts = [0, *(place + 1 for place, char in enumerate(prefix) if char == "\n")]
+    for start in starts:  # most lines first
+        repeated = prefix[start:].lstrip()
+        if repeated and code.lstrip().startswith(repeated):
+            return code.lstrip()[len(repeated) :]
+    return code

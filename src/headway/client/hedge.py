@@ -1,7 +1,7 @@
 """When it is worth asking a second time: after the usual time to the first token, and for a bounded share of calls.
 
 "The Tail at Scale" (Dean and Barroso, 2013): a second request after the 95th percentile costs about 5 % more load and
-cuts the tail. What is usual is what this client saw, for each endpoint; the share is a bucket that every call fills a little.
+cuts the tail. What is usual is what this client saw, for each endpoint; the share is a bucket that every call fills a bit.
 """
 
 import math

@@ -18,8 +18,8 @@ from headway.core.clock import NS_PER_MS
 
 _FIRST_PAUSE_NS: Final = 100 * NS_PER_MS
 _PAUSE_GROWTH: Final = 3.0
-"""0.1, 0.3, 0.9, 2.7 s: at most three retries fit before a first token that is due in 4 s, and five reach over the
-seconds that a server takes to come back."""
+"""0.1, 0.3, 0.9, 2.7 s: three or four retries fit before a first token that is due in 4 s, and five
+resumes reach over the seconds that a server takes to come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

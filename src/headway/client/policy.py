@@ -20,7 +20,7 @@ class Endpoint:
     """Somebody who may answer. Raises ConfigError for what can never work.
 
     url            of an OpenAI-compatible server: `http://127.0.0.1:8000` or with its path, such as `https://host/v1`
-    model          its name there
+    model          its name there; "" = the one that it serves, where it serves one
     api_key        sent as a bearer token; shown nowhere
     name           what answers and errors call it (default: model and address)
     headers        sent with every request, names as the server knows them
@@ -33,7 +33,7 @@ class Endpoint:
     """
 
     url: str
-    model: str
+    model: str = ""
     api_key: str | None = field(default=None, repr=False)
     name: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -52,8 +52,6 @@ class Endpoint:
             raise ConfigError(
                 f"{self.url!r} is no address of an endpoint: it begins with http:// or https://."
             )
-        if not self.model:
-            raise ConfigError(f"The endpoint {self.url} needs the name of a model there.")
         if self.first_token_s is not None and not self.first_token_s > 0:
             raise ConfigError("`first_token_s` is more than 0.")
         if ours := _OURS & set(self.fields):
@@ -68,7 +66,8 @@ class Endpoint:
     @property
     def label(self) -> str:
         """What answers and errors call it."""
-        return self.name or f"{self.model} at {urlsplit(self.url).netloc.rpartition('@')[2]}"
+        address = urlsplit(self.url).netloc.rpartition("@")[2]
+        return self.name or (f"{self.model} at {address}" if self.model else address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,8 +82,8 @@ class Stream:
         try:
             won = await race.run()
             if isinstance(won, Failure):
-                for delta in self._stand_in(call, race, won):
-                    yield delta
+                for canned in self._stand_in(call, race, won):
+                    yield canned
                 return
             while (delta := await self._next(call, race, won)) is not None:
                 self._merger.add(delta)
@@ -96,7 +96,7 @@ class Stream:
         while True:
             won.check()
             late = call.clock.now_ns() >= call.end_ns and not isinstance(won.end, Ended)
-            if not late and (delta := won.take()) is not None:
+            if (delta := None if late else won.take()) is not None:
                 return delta
             if isinstance(won.end, Ended):
                 self._answer = self._whole(call, race, won, won.end)
