@@ -102,17 +102,17 @@ class ScriptedEndpoint:
 
 
 class _ByHost(httpx2.AsyncBaseTransport):
-    """Reaches each host over a Unix socket of that name in a folder."""
+    """Reaches each host over a Unix socket."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, sockets: Mapping[str, str]) -> None:
+        self._sockets = sockets
         self._transports: dict[str, httpx2.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.host
         if host not in self._transports:
             limits = httpx2.Limits(max_connections=None)
-            path = str(self._folder / host)
+            path = self._sockets.get(host, "/nobody/listens/here")
             self._transports[host] = httpx2.AsyncHTTPTransport(uds=path, verify=False, limits=limits)
         return await self._transports[host].handle_async_request(request)
 
@@ -134,6 +134,9 @@ class World:
 async def world(clock: VirtualLoop, folder: Path, **scripts: Script) -> AsyncIterator[World]:
     """Serve an endpoint for each script."""
     endpoints = {name: ScriptedEndpoint(script, clock) for name, script in scripts.items()}
+    sockets = {
+        name: str(folder / str(number)) for number, name in enumerate(scripts)
+    }  # a path has 107 characters
     tasks: set[asyncio.Task[None]] = set()
 
     def serving(endpoint: ScriptedEndpoint) -> Callable[..., None]:
@@ -144,9 +147,9 @@ async def world(clock: VirtualLoop, folder: Path, **scripts: Script) -> AsyncIte
 
     async with AsyncExitStack() as stack:
         for name, endpoint in endpoints.items():
-            server = await asyncio.start_unix_server(serving(endpoint), folder / name)
+            server = await asyncio.start_unix_server(serving(endpoint), sockets[name])
             await stack.enter_async_context(server)
-        http = HttpxHttp(_ByHost(folder), tls=False)
+        http = HttpxHttp(_ByHost(sockets), tls=False)
         try:
             yield World(clock, endpoints, http)
         finally:
