@@ -6,14 +6,19 @@ HeadwayError
 │   ├── ContextExceeded       400  prompt + max_tokens does not fit the context, or the KV cache
 │   ├── ModelNotFound         404
 │   ├── SessionNotFound       404
+│   ├── StreamNotFound        404  no such stream, or somebody else's
 │   ├── RequestTimeout        408  the request arrived too slowly
+│   ├── ResyncRequired        410  a stream cannot go on from there without a gap
 │   ├── PayloadTooLarge       413
+│   ├── StreamUnread          429  a stream's client acknowledged too little for too long
 │   └── HeadersTooLarge       431
 ├── Unavailable               the server's limit, HTTP 503 with Retry-After
 │   ├── TooManyConnections
 │   ├── QueueFull
 │   ├── DeadlineUnmet         the first token could not come in time
 │   ├── Draining              shutting down
+│   ├── StreamLogFull         the logs of all streams together take no more
+│   ├── StreamLogUnavailable  where streams are kept cannot be reached or written
 │   └── EngineUnavailable     the engine process is starting or restarting
 ├── EngineDied                500  the engine ended while the request ran
 ├── InternalError             500  a bug of ours; details stay in the log
@@ -72,6 +77,30 @@ class SessionNotFound(RequestError):
     code = "session_not_found"
 
 
+class StreamNotFound(RequestError):
+    """No such stream, or one that belongs to somebody else: the two look the same."""
+
+    status = 404
+    code = "stream_not_found"
+
+
+class ResyncRequired(RequestError):
+    """A stream cannot go on from where its client stands without a gap or a splice; the request must be sent again."""
+
+    status = 410
+    code = "resync_required"
+
+
+class StreamUnread(RequestError):
+    """A stream's log was full for too long, because its client acknowledged too little."""
+
+    status = 429
+    code = "stream_unread"
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = 1.0) -> None:
+        super().__init__(message, param=param, retry_after_s=retry_after_s)
+
+
 class RequestTimeout(RequestError):
     """The request's headers or body did not arrive in time."""
 
@@ -128,6 +157,18 @@ class Draining(Unavailable):
     code = "draining"
 
 
+class StreamLogFull(Unavailable):
+    """The logs of all resumable streams together take no more."""
+
+    code = "stream_log_full"
+
+
+class StreamLogUnavailable(Unavailable):
+    """Where resumable streams are kept cannot be reached or written."""
+
+    code = "stream_log_unavailable"
+
+
 class EngineUnavailable(Unavailable):
     """The engine process is starting or restarting."""
 
@@ -169,6 +210,9 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         ContextExceeded,
         ModelNotFound,
         SessionNotFound,
+        StreamNotFound,
+        ResyncRequired,
+        StreamUnread,
         RequestTimeout,
         PayloadTooLarge,
         HeadersTooLarge,
@@ -177,6 +221,8 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         QueueFull,
         DeadlineUnmet,
         Draining,
+        StreamLogFull,
+        StreamLogUnavailable,
         EngineUnavailable,
         EngineDied,
         InternalError,

@@ -27,4 +27,7 @@ def event(value: object, name: str | None = None) -> bytes:
 def numbered(event_id: str, data: bytes, name: str | None = None) -> bytes:
     """Encode one event of a stream that can be resumed. `data`: one line; `event_id` and `name`: ASCII, one line each."""
     head = b"id: %b\n" % event_id.encode("ascii")
-    return b"%bdata: %b\n\n" % (head if name is None else b"%bevent: %b\n" % (head, name.encode("ascii")), data)
+    return b"%bdata: %b\n\n" % (
+        head if name is None else b"%bevent: %b\n" % (head, name.encode("ascii")),
+        data,
+    )

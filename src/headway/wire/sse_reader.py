@@ -119,7 +119,9 @@ class SseReader:
         self._data.append(value)
 
     def _end_event(self, events: list[SseEvent]) -> None:
-        self.last_event_id = self._id  # without data, too: the standard's dispatch sets it before it looks at the data
+        self.last_event_id = (
+            self._id
+        )  # without data, too: the standard's dispatch sets it before it looks at the data
         if self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             events.append(SseEvent(data, self._name, self._id))

@@ -1,0 +1,44 @@
+"""Follows a stream from a cursor to its end: subscribe first, replay, go on. It holds a number, not events."""
+
+from types import TracebackType
+from typing import Self
+
+from headway.streams.log import StreamLog
+from headway.streams.record import Page
+
+PAGE_EVENTS = 64
+"""What is read at once: what a slow subscriber costs, and a burst that needs one call of the log."""
+
+
+class Follower:
+    """One reader. `after`: the last number it has read. Leaving it as a context ends the subscription."""
+
+    __slots__ = ("_epoch", "_log", "_news", "_stream_id", "after")
+
+    def __init__(self, log: StreamLog, stream_id: str, epoch: int, after: int) -> None:
+        self._log = log
+        self._stream_id = stream_id
+        self._epoch = epoch
+        self._news = log.news.subscribe(stream_id)
+        self.after = after
+
+    async def next_page(self, limit: int = PAGE_EVENTS) -> Page:
+        """Return the next events, at least one unless the page is `complete`; waits for them.
+
+        Raises StreamNotFound or ResyncRequired when the stream went away or its numbering changed meanwhile.
+        """
+        while True:
+            page = await self._log.read(self._stream_id, self._epoch, self.after, limit)
+            if page.events:
+                self.after = page.events[-1].seq
+            if page.events or page.complete:
+                return page
+            await self._news.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._news.__exit__(kind, error, trace)

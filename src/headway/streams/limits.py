@@ -1,0 +1,61 @@
+"""How much streams may keep, and for how long. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from headway.streams.record import Entry
+
+
+class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bounds of a log.
+
+    max_events, max_bytes              of one stream, not acknowledged: a client that acknowledges nothing gets an answer of
+                                       8,192 events, twice what a chat generates unless asked for more
+    max_total_events, max_total_bytes  of all streams together; `meta` counts as bytes
+    max_streams                        that are not gone
+    ttl_ms                             from a stream's end until it is gone
+    remembered_ms                      from then on, until it is unknown
+    lease_ms                           until others may take over a stream whose gateway says nothing
+    """
+
+    max_events: int = 8192
+    max_bytes: int = 4 << 20
+    max_total_events: int = 1 << 20
+    max_total_bytes: int = 256 << 20
+    max_streams: int = 16384
+    ttl_ms: int = 300_000
+    remembered_ms: int = 3_600_000
+    lease_ms: int = 15_000
+
+
+@dataclass(slots=True)
+class Usage:
+    """What is kept."""
+
+    num_events: int = 0
+    num_bytes: int = 0
+
+    def add(self, num_events: int, num_bytes: int) -> None:
+        """Count more, or less."""
+        self.num_events += num_events
+        self.num_bytes += num_bytes
+
+
+def num_bytes_of(entries: Sequence[Entry]) -> int:
+    """Return what `entries` count for against a bound of bytes."""
+    return sum(entry.num_bytes for entry in entries)
+
+
+def fits(num_events: int, num_bytes: int, stream: Usage, total: Usage, limits: StreamLimits) -> bool:
+    """Whether a stream may keep so much more. What comes at once always fits into a stream that keeps nothing."""
+    fits_stream = stream.num_events == 0 or (
+        stream.num_events + num_events <= limits.max_events
+        and stream.num_bytes + num_bytes <= limits.max_bytes
+    )
+    return (
+        fits_stream
+        and total.num_events + num_events <= limits.max_total_events
+        and total.num_bytes + num_bytes <= limits.max_total_bytes
+    )

@@ -1,0 +1,243 @@
+"""Streams in memory: the rules of a log as one object, without waiting, threads or storage. Its users say what time it is.
+
+`now_ms` is wall-clock time, since it must mean the same to the next process.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from headway.core.errors import InvalidRequest, StreamLogFull
+from headway.streams.ids import stream_not_found
+from headway.streams.limits import StreamLimits, Usage, fits, num_bytes_of
+from headway.streams.log import LeaseLost
+from headway.streams.record import (
+    EndState,
+    Entry,
+    Event,
+    Lease,
+    Page,
+    StreamRecord,
+    StreamState,
+    check_position,
+    move,
+    stale_epoch,
+)
+
+
+class StoredStream:
+    """One stream. `events`: those not acknowledged, `acked + 1` to `last_seq`; `due_ms`: when its state ends by itself."""
+
+    __slots__ = (
+        "acked", "created_ms", "due_ms", "epoch", "events", "fence", "meta", "num_bytes", "owner", "state", "stream_id",
+    )  # fmt: skip
+
+    def __init__(self, record: StreamRecord, due_ms: int) -> None:
+        self.stream_id = record.stream_id
+        self.owner = record.owner
+        self.created_ms = record.created_ms
+        self.meta = record.meta
+        self.epoch = record.epoch
+        self.state: StreamState = record.state
+        self.acked = record.acked
+        self.fence = 0
+        self.due_ms = due_ms
+        self.events: list[Entry] = []
+        self.num_bytes = 0
+
+    @property
+    def last_seq(self) -> int:
+        """The last event's number."""
+        return self.acked + len(self.events)
+
+    def record(self) -> StreamRecord:
+        """Describe it as it is now."""
+        return StreamRecord(
+            stream_id=self.stream_id,
+            owner=self.owner,
+            created_ms=self.created_ms,
+            meta=self.meta,
+            epoch=self.epoch,
+            state=self.state,
+            acked=self.acked,
+            last_seq=self.last_seq,
+        )
+
+
+class StreamTable:
+    """All streams. Those that are over and those that are gone lie in the order in which their time comes."""
+
+    def __init__(self, limits: StreamLimits, now_ms: Callable[[], int]) -> None:
+        self._limits = limits
+        self._now_ms = now_ms
+        self._open: dict[str, StoredStream] = {}
+        self._over: OrderedDict[str, StoredStream] = OrderedDict()
+        self._gone: OrderedDict[str, StoredStream] = OrderedDict()
+        self.total = Usage()
+
+    def get(self, stream_id: str) -> StoredStream | None:
+        """Return a stream, or None."""
+        return self._open.get(stream_id) or self._over.get(stream_id) or self._gone.get(stream_id)
+
+    def due_ms(self, state: StreamState | None) -> int:
+        """Return when what begins now ends by itself: a lease, for None; else the state a stream enters."""
+        limits = self._limits
+        lasts_ms = (
+            limits.lease_ms if state is None else limits.remembered_ms if state == "gone" else limits.ttl_ms
+        )
+        return self._now_ms() + lasts_ms
+
+    def check_room(self, meta: bytes) -> None:
+        """Raise StreamLogFull unless one more stream may begin."""
+        is_full = len(self._open) + len(self._over) >= self._limits.max_streams
+        if is_full or self.total.num_bytes + len(meta) > self._limits.max_total_bytes:
+            raise StreamLogFull("Too many resumable streams are kept; retry later, or without resuming.")
+
+    def add(self, record: StreamRecord, events: Sequence[Entry] = (), due_ms: int = 0) -> StoredStream:
+        """Put a stream in, as it was before a restart or as new."""
+        stream = StoredStream(record, due_ms)
+        if record.state == "gone":
+            self._gone[record.stream_id] = stream
+            return stream
+        stream.events = list(events)
+        stream.num_bytes = num_bytes_of(events)
+        self.total.add(len(events), stream.num_bytes + len(record.meta))
+        (self._open if record.state == "open" else self._over)[record.stream_id] = stream
+        return stream
+
+    def take(self, stream: StoredStream) -> Lease:
+        """Give the lease of an open stream to a new holder."""
+        stream.fence += 1
+        stream.due_ms = self.due_ms(None)
+        return Lease(stream.stream_id, stream.fence)
+
+    def held(self, lease: Lease) -> StoredStream:
+        """Return the stream whose lease this is; raises LeaseLost."""
+        stream = self._open.get(lease.stream_id)
+        if stream is None or stream.fence != lease.fence:
+            raise LeaseLost(lease.stream_id)
+        return stream
+
+    def renew(self, lease: Lease) -> None:
+        """As `StreamLog.renew`."""
+        self.held(lease).due_ms = self.due_ms(None)
+
+    def may_append(self, lease: Lease, after: int, entries: Sequence[Entry], end: EndState | None) -> bool:
+        """Whether an append would be taken; False = full. Raises LeaseLost, ResyncRequired."""
+        stream = self.held(lease)
+        if after != stream.last_seq:
+            check_position(stream.acked, stream.last_seq, after)
+            raise stale_epoch()
+        usage = Usage(len(stream.events), stream.num_bytes)
+        return end is not None or fits(len(entries), num_bytes_of(entries), usage, self.total, self._limits)
+
+    def append(self, lease: Lease, entries: Sequence[Entry], end: EndState | None) -> int:
+        """Carry out an append that may be; return the last number. Raises LeaseLost."""
+        stream = self.held(lease)
+        num_bytes = num_bytes_of(entries)
+        stream.events += entries
+        stream.num_bytes += num_bytes
+        self.total.add(len(entries), num_bytes)
+        stream.due_ms = self.due_ms(end)
+        if end is not None:
+            stream.state = move(stream.state, end)
+            self._over[stream.stream_id] = self._open.pop(stream.stream_id)
+        return stream.last_seq
+
+    def read(self, stream_id: str, epoch: int, after: int, limit: int) -> Page:
+        """As `StreamLog.read`."""
+        stream = self._kept(stream_id, epoch)
+        check_position(stream.acked, stream.last_seq, after)
+        begin = after - stream.acked
+        entries = stream.events[begin : begin + limit]
+        events = tuple(Event(seq, entry) for seq, entry in enumerate(entries, after + 1))
+        return Page(events, stream.state != "open" and after + len(entries) == stream.last_seq)
+
+    def ack(self, stream_id: str, epoch: int, seq: int) -> bool:
+        """As `StreamLog.ack`; return whether that made room."""
+        stream = self._kept(stream_id, epoch)
+        if seq > stream.last_seq:
+            raise never_was(seq)
+        num_events = seq - stream.acked
+        if num_events <= 0:
+            return False
+        num_bytes = num_bytes_of(stream.events[:num_events])
+        del stream.events[:num_events]
+        stream.acked = seq
+        stream.num_bytes -= num_bytes
+        self.total.add(-num_events, -num_bytes)
+        return True
+
+    def orphans(self) -> list[str]:
+        """As `StreamLog.orphans`."""
+        now_ms = self._now_ms()
+        return [stream_id for stream_id, stream in self._open.items() if stream.due_ms <= now_ms]
+
+    def orphan(self, stream_id: str) -> StoredStream | None:
+        """Return an open stream whose lease ran out, or None."""
+        stream = self._open.get(stream_id)
+        return stream if stream is not None and stream.due_ms <= self._now_ms() else None
+
+    def new_epoch(self, lease: Lease) -> int:
+        """As `StreamLog.new_epoch`."""
+        stream = self.held(lease)
+        self._drop_events(stream)
+        stream.acked = 0
+        stream.epoch += 1
+        return stream.epoch
+
+    def remove(self, stream_id: str) -> bool:
+        """As `StreamLog.remove`; return whether it was there."""
+        stream = self._open.pop(stream_id, None) or self._over.pop(stream_id, None)
+        if stream is None:
+            return False
+        last_seq = stream.last_seq
+        self._drop_events(stream)
+        self.total.add(0, -len(stream.meta))
+        stream.meta = b""
+        stream.acked = last_seq
+        stream.state = move(stream.state, "gone")
+        stream.due_ms = self.due_ms("gone")
+        self._gone[stream_id] = stream
+        return True
+
+    def expired(self) -> tuple[list[str], list[str]]:
+        """Return streams that are over and should be gone, and streams that are gone and should be forgotten.
+
+        No more names are remembered than streams may be kept: the oldest are forgotten before their time.
+        """
+        now_ms = self._now_ms()
+        num_too_many = max(0, len(self._gone) - self._limits.max_streams)
+        forgotten = dict.fromkeys([*islice(self._gone, num_too_many), *_due(self._gone, now_ms)])
+        return _due(self._over, now_ms), list(forgotten)
+
+    def forget(self, stream_id: str) -> None:
+        """Let a stream that is gone be unknown."""
+        del self._gone[stream_id]
+
+    def _kept(self, stream_id: str, epoch: int) -> StoredStream:
+        stream = self.get(stream_id)
+        if stream is None:
+            raise stream_not_found()
+        if stream.state == "gone" or epoch != stream.epoch:
+            raise stale_epoch()
+        return stream
+
+    def _drop_events(self, stream: StoredStream) -> None:
+        self.total.add(-len(stream.events), -stream.num_bytes)
+        stream.events.clear()
+        stream.num_bytes = 0
+
+
+def never_was(seq: int) -> InvalidRequest:
+    """Return the error for an acknowledgement of an event there has never been."""
+    return InvalidRequest(f"There is no event {seq} to acknowledge yet.", param="seq")
+
+
+def _due(streams: OrderedDict[str, StoredStream], now_ms: int) -> list[str]:
+    due = []
+    for stream_id, stream in streams.items():
+        if stream.due_ms > now_ms:
+            break
+        due.append(stream_id)
+    return due
