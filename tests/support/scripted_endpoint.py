@@ -94,6 +94,7 @@ class ScriptedEndpoint:
             if (left_ms := start_ms + at_ms - self._now_ms()) > 0:
                 await asyncio.sleep(left_ms / 1000)
             writer.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+            await writer.drain()
         if reply.ending == "silent":
             await asyncio.get_running_loop().create_future()
         if chunked and reply.ending == "complete":

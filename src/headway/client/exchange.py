@@ -19,6 +19,7 @@ from headway.client.plan import resume_at
 from headway.client.reading import AnswerReader, Ended
 from headway.client.reply_headers import retry_after_ns, should_retry
 from headway.core.clock import NS_PER_S
+from headway.wire.stream_messages import Position, encode
 
 _MAX_WAITING: Final = 256
 """Deltas that nobody has taken yet, after which no more is read: the connection then holds the endpoint back."""
@@ -127,10 +128,10 @@ class Exchange:
             if at_ns > now_ns:
                 await asyncio.sleep((at_ns - now_ns) / NS_PER_S)
             call.budget.take()
-            num_events = self._reader.num_events
+            before = self._reader.cursor
             again = await self._resume()
             num_failures += 1
-            if self._reader.num_events > num_events:
+            if self._reader.cursor != before:
                 call.budget.give_back()
                 num_failures = 1
                 self.num_resumes += 1
@@ -144,10 +145,8 @@ class Exchange:
         headers = headers_of(self.endpoint, self._call.end_ns - self._call.clock.now_ns())
         for name in ("content-type", RESUMABLE):
             headers.pop(name, None)
-        path = f"/streams/{reader.stream_id}?after={reader.after}"
-        failure = await self._converse(
-            "GET", path, {**headers, "last-event-id": f"{reader.stream_id}.{reader.after}"}, None
-        )
+        path = f"/streams/{reader.stream_id}?after={reader.cursor.epoch}.{reader.cursor.seq}"
+        failure = await self._converse("GET", path, {**headers, "last-event-id": reader.last_event_id}, None)
         if failure is not None and failure.status in (404, 410):
             return replace(failure, may_retry=False)
         return failure
@@ -190,9 +189,11 @@ class Exchange:
                     return None
                 async for data in reply.chunks():
                     self._heard_ns = self._call.clock.now_ns()
-                    self._hand_on(self._reader.feed(data))
+                    self._hand_on(self._reader.feed(data, self._heard_ns))
                     if isinstance(self.end, Failure):
                         return None
+                    if self._reader.gap:
+                        return Failure(kind=Kind.CUT, message=f"{self.endpoint.label} left events out.")
                     self._acknowledge()
                     await self._room.wait()
                 if self.end is not None:
@@ -219,13 +220,12 @@ class Exchange:
 
     def _acknowledge(self) -> None:
         """Let the server drop what was read, now and then; one request at a time."""
-        seq = self._reader.seq
-        if self._ack_runs or seq - self._acked < _ACK_EVERY:
+        cursor = self._reader.cursor
+        if self._ack_runs or cursor.seq - self._acked < _ACK_EVERY:
             return
-        self._acked, self._ack_runs = seq, True
-        self._call.background(
-            self._side("POST", f"/streams/{self._reader.stream_id}/ack", b'{"seq":%d}' % seq)
-        )
+        self._acked, self._ack_runs = cursor.seq, True
+        body = encode(Position(seq=cursor.seq, epoch=cursor.epoch))
+        self._call.background(self._side("POST", f"/streams/{self._reader.stream_id}/ack", body))
 
     async def _side(self, method: str, path: str, body: bytes | None) -> None:
         """Tell the server something about the stream; it may fail, then the server finds out by itself."""
