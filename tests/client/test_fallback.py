@@ -115,8 +115,7 @@ def check(
 
 
 @pytest.mark.parametrize("canned", [False, True])
-@pytest.mark.parametrize("hedging", [False, True])
-def test_every_mix_of_two_endpoints(tmp_path: Path, canned: bool, hedging: bool) -> None:
+def test_every_mix_of_two_endpoints(tmp_path: Path, canned: bool) -> None:
     scripts = {f"{fate}-{name}": always(reply(name)) for fate, reply in ANSWERS.items() for name in "ab"}
 
     async def main(clock: VirtualLoop) -> None:
@@ -128,7 +127,6 @@ def test_every_mix_of_two_endpoints(tmp_path: Path, canned: bool, hedging: bool)
                     f"{first}-a",
                     f"{second}-b",
                     last_resort=CannedAnswer() if canned else None,
-                    hedging=Hedging(share=1, min_samples=1000) if hedging else None,
                 )
                 for first, second in mixes
             ]

@@ -153,7 +153,7 @@ def test_cancelling_hangs_up_at_once(tmp_path: Path, how: str) -> None:
 
 def test_connections_are_used_again(tmp_path: Path) -> None:
     async def test(client: Client, endpoint: ScriptedEndpoint, _: VirtualLoop) -> None:
-        for _ in range(3):
+        for _turn in range(3):
             await client.chat(MESSAGES)
             await asyncio.sleep(0.001)
         assert (len(endpoint.asked), endpoint.num_connections) == (3, 1)
@@ -183,7 +183,7 @@ def test_what_was_shown_is_kept_and_nothing_else_follows(
         assert raised.value.text == stream.text == "a"
         assert len(endpoint.asked) == 1
         with pytest.raises(RuntimeError):
-            _ = stream.answer
+            str(stream.answer)
 
     serve(tmp_path, always(ANSWERS[fate]("a")), test, last_resort=CannedAnswer())
 
@@ -284,7 +284,7 @@ def test_who_cannot_fill_in_the_middle_gets_a_chat_and_is_not_asked_again(tmp_pa
 
     async def test(client: Client, endpoint: ScriptedEndpoint, _: VirtualLoop) -> None:
         context = CodeContext(prefix="def add(a, b):\n    return ", suffix="\n", path="add.py")
-        for _ in range(2):
+        for _turn in range(2):
             answer = await client.fill_in(context, max_tokens=9)
             assert answer.text == "a + b"
             assert len(answer.attempts) == 1

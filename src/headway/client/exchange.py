@@ -19,6 +19,7 @@ from headway.client.plan import resume_at
 from headway.client.reading import AnswerReader, Ended
 from headway.client.reply_headers import retry_after_ns, should_retry
 from headway.core.clock import NS_PER_S
+from headway.streams.ids import Cursor
 from headway.wire.stream_messages import Position, encode
 
 _MAX_WAITING: Final = 256
@@ -56,6 +57,7 @@ class Exchange:
         self._heard_ns = call.clock.now_ns()
         self._room = asyncio.Event()
         self._room.set()
+        self._resumed_at: Cursor | None = None
         self._acked = 0
         self._ack_runs = False
         self._task = asyncio.create_task(self._run())
@@ -128,13 +130,9 @@ class Exchange:
             if at_ns > now_ns:
                 await asyncio.sleep((at_ns - now_ns) / NS_PER_S)
             call.budget.take()
-            before = self._reader.cursor
+            self._resumed_at = self._reader.cursor
             again = await self._resume()
-            num_failures += 1
-            if self._reader.cursor != before:
-                call.budget.give_back()
-                num_failures = 1
-                self.num_resumes += 1
+            num_failures = 1 if self._resumed_at is None else num_failures + 1
             if again is None:
                 return None
             failure = again
@@ -189,7 +187,9 @@ class Exchange:
                     return None
                 async for data in reply.chunks():
                     self._heard_ns = self._call.clock.now_ns()
-                    self._hand_on(self._reader.feed(data, self._heard_ns))
+                    deltas = self._reader.feed(data, self._heard_ns)
+                    self._count_resume()
+                    self._hand_on(deltas)
                     if isinstance(self.end, Failure):
                         return None
                     if self._reader.gap:
@@ -217,6 +217,13 @@ class Exchange:
         if len(self.deltas) >= _MAX_WAITING:
             self._room.clear()
         self._call.wake.set()
+
+    def _count_resume(self) -> None:
+        """Count a resume once it has brought an event, and take back what it cost."""
+        if self._resumed_at is not None and self._reader.cursor != self._resumed_at:
+            self._resumed_at = None
+            self.num_resumes += 1
+            self._call.budget.give_back()
 
     def _acknowledge(self) -> None:
         """Let the server drop what was read, now and then; one request at a time."""
