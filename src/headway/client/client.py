@@ -120,6 +120,7 @@ class Client:
             await self._http.aclose()
 
     async def __aenter__(self) -> "Client":
+        self._open_http()  # here, where no call's time runs
         return self
 
     async def __aexit__(
