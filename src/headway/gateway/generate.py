@@ -16,6 +16,8 @@ from headway.core.messages import EngineInfo
 from headway.core.request import Grammar, Request
 from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
+from headway.gateway.call_ids import new_call_key
+from headway.gateway.choices import Choices
 from headway.gateway.client_watch import ClientGone, ClientWatch
 from headway.gateway.conduct import Call, OpenCall, admitted, conduct
 from headway.gateway.config import GatewayConfig
@@ -61,8 +63,8 @@ class Endpoint(Protocol[C]):
         """Return what every answer must match, None for free text; raises InvalidRequest."""
         ...
 
-    def text_maker(self, call: C, served: ServedModel) -> TextMaker:
-        """Return what makes an empty text for each choice."""
+    def text_maker(self, call: C, served: ServedModel, call_key: bytes) -> TextMaker:
+        """Return what makes an empty text for each choice, its tool calls named by `call_key` (`call_ids`)."""
         ...
 
     def answer(self, call: C, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
@@ -101,9 +103,12 @@ class Generate(Generic[C]):
         responder.error_event = answer.stream_error
         generation = Generation(
             engine=served.engine,
-            requests=self._requests(open_call, prompts, grammar, info),
-            new_text=self._endpoint.text_maker(call, served),
+            choices=Choices(
+                self._requests(open_call, prompts, grammar, info),
+                self._endpoint.text_maker(call, served, new_call_key()),
+            ),
             record=record,
+            survives=True,
         )
         try:
             async with generation:
