@@ -41,7 +41,9 @@ def requests(draw: st.DrawFn) -> list[Request]:
     return [
         grammar_request(
             f"r{number}",
-            draw(st.sampled_from([None, None, regex("[ab]{4,9}"), regex("(name|true|no)( (name|true|no))*")])),
+            draw(
+                st.sampled_from([None, None, regex("[ab]{4,9}"), regex("(name|true|no)( (name|true|no))*")])
+            ),
             token_ids=draw(st.lists(st.integers(0, 9), min_size=1, max_size=9)),
             max_tokens=draw(st.integers(1, 14)),
             sampling=draw(SAMPLING),
@@ -106,7 +108,9 @@ def test_choices_have_numbers_that_exist(first_choice: int, n: int) -> None:
 
 @pytest.mark.parametrize("resumes", [False, True])
 def test_what_was_accepted_once_is_not_refused_for_a_full_queue(resumes: bool) -> None:
-    engine = make_engine(FakeRunner(num_blocks=64), limits=SchedulerConfig(max_num_seqs=1, max_queued_requests=1))
+    engine = make_engine(
+        FakeRunner(num_blocks=64), limits=SchedulerConfig(max_num_seqs=1, max_queued_requests=1)
+    )
     for name in ("a", "b"):
         engine.handle(Submit(make_request(name, [1, 2])))
     engine.handle(Submit(msgspec.structs.replace(make_request("c", [1, 2]), resumes=resumes)))

@@ -133,8 +133,8 @@ async def test_a_shared_prefix_is_reported_as_cached(stack: Stack) -> None:
 @pytest.mark.parametrize("num_steps", [0, 1, 3, 12])
 async def test_an_answer_goes_on_with_the_next_engine(stack: Stack, num_steps: int, stream: bool) -> None:
     def post() -> Exchange:
-        fields = {"n": 3, "temperature": 0.8, "stream_options": {"include_usage": True} if stream else None}
-        return stack.post("hello", stream=stream, **fields)
+        options = {"include_usage": True} if stream else None
+        return stack.post("hello", stream=stream, n=3, temperature=0.8, stream_options=options)
 
     async def answer(exchange: Exchange) -> tuple[dict[int, str], dict[int, str], object]:
         """The text and the end of each choice, and the usage."""

@@ -39,7 +39,9 @@ class Answers:
         return [ChoiceProgress(array("i", self.tokens.get(key, ())), key in self.reasons) for key in keys]
 
 
-def run_through(new_engine: Callable[[], Engine], requests: Sequence[Request], lives: Iterable[int]) -> Answers:
+def run_through(
+    new_engine: Callable[[], Engine], requests: Sequence[Request], lives: Iterable[int]
+) -> Answers:
     """Run `requests` on engines that end after so many steps each, and a last one that does not."""
     answers = Answers()
     asked = {request.request_id: [request] for request in requests}
