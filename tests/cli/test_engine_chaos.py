@@ -18,19 +18,18 @@ from support.real_server import RealServer, eventually, parse, real_server, wait
 pytestmark = pytest.mark.native
 
 NUM_STREAMS, NUM_KILLS, NUM_TOKENS = 8, 20, 500
-WITHOUT_BACK_OFF = (
-    *(sys.executable, "-c"),
-    "from headway.engine.lifecycle import Backoff\n"
-    "from headway.cli.main import main\n"
-    "Backoff.FIRST_S = 0.0\n"
-    "raise SystemExit(main())",
-)
+SCRIPT = """
+from headway.cli.main import main
+from headway.engine.lifecycle import Backoff
+Backoff.FIRST_S = 0.0
+raise SystemExit(main())
+"""
+WITHOUT_BACK_OFF = (sys.executable, "-c", SCRIPT)
 """`headway`, except that it never waits before it restarts an engine: twenty ends in a row would take ten minutes."""
 
 
-def request(number: int) -> dict[str, object]:
-    fields: dict[str, object] = {"prompt": f"def f{number}", "seed": number, "temperature": 0.8}
-    fields |= {"max_tokens": NUM_TOKENS, "n": 2 if number % 4 == 0 else 1}
+def sampling(number: int) -> dict[str, object]:
+    fields: dict[str, object] = {"seed": number, "temperature": 0.8, "n": 2 if number % 4 == 0 else 1}
     fields |= {"presence_penalty": 0.4, "repetition_penalty": 1.1} if number % 3 == 0 else {}
     return fields
 
@@ -48,7 +47,7 @@ class Streams:
         parts: dict[int, list[str]] = {}
         ends: dict[int, str] = {}
         usage = None
-        with server.stream(**request(number)) as events:
+        with server.stream(f"def f{number}", max_tokens=NUM_TOKENS, **sampling(number)) as events:
             for event in self._counted(events, number):
                 fields = parse(event)
                 assert "error" not in fields, event

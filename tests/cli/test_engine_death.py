@@ -1,4 +1,4 @@
-"""The engine process is killed under load: new callers are told, running ones wait, and the service's counters do not fall."""
+"""The engine process is killed under load: new callers are told, running ones wait, and the counters do not fall."""
 
 import os
 import signal
