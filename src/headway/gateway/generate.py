@@ -16,6 +16,8 @@ from headway.core.messages import EngineInfo
 from headway.core.request import Grammar, Request, ServiceClass
 from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
+from headway.gateway.call_ids import new_call_key
+from headway.gateway.choices import Choices
 from headway.gateway.client_watch import ClientGone, ClientWatch
 from headway.gateway.conduct import NamedCall, OpenCall, admitted, conduct
 from headway.gateway.config import GatewayConfig
@@ -62,8 +64,8 @@ class Endpoint(Protocol[C]):
         """Return what every answer must match, None for free text; raises InvalidRequest."""
         ...
 
-    def text_maker(self, call: C, served: ServedModel) -> TextMaker:
-        """Return what makes an empty text for each choice."""
+    def text_maker(self, call: C, served: ServedModel, call_key: bytes) -> TextMaker:
+        """Return what makes an empty text for each choice, its tool calls named by `call_key` (`call_ids`)."""
         ...
 
     def answer(self, call: C, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
@@ -118,9 +120,9 @@ class Generate(Generic[C]):
         await open_call.limited.reserve(sum(len(one.token_ids) + one.n * one.max_tokens for one in requests))
         generation = Generation(
             engine=served.engine,
-            requests=requests,
-            new_text=self._endpoint.text_maker(call, served),
+            choices=Choices(requests, self._endpoint.text_maker(call, served, new_call_key())),
             record=record,
+            survives=True,
         )
         if call.options.stream and open_call.resumable and gateway.streams is not None:
             run, done = gateway.streams.start(open_call.owner, generation, answer, record, open_call.limited)
