@@ -15,6 +15,7 @@ from headway.flow.config import LimitsConfig
 from headway.flow.local import LocalLimits
 from headway.gateway.config import GatewayConfig
 from headway.gateway.door import Door
+from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
@@ -75,7 +76,9 @@ class Guarded:
         self.s: Service = service(
             script,
             door=Door(self.known, self.limits),
-            streams=Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, grace_s=1000),
+            streams=Streams(
+                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, StreamTerms(grace_s=1000)
+            ),
             config=GatewayConfig(trust_headers=trust_headers),
         )
 

@@ -13,6 +13,7 @@ from headway.core.clock import MonotonicClock
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
+from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
@@ -27,7 +28,7 @@ TEXT = "to be read twice"
 def running() -> Iterator[tuple[str, Gateway]]:
     """Serve an engine that answers TEXT at once; yield the address and the gateway."""
     clock = MonotonicClock()
-    streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, grace_s=60)
+    streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, StreamTerms(grace_s=60))
     engine = FakeEngineClient(script=answering(TEXT))
     gateway = Gateway(
         {MODEL: served(engine)},

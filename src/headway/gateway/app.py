@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,7 +15,7 @@ from headway.gateway.completions import CompletionEndpoint
 from headway.gateway.edge import Edge
 from headway.gateway.embeddings import Embeddings
 from headway.gateway.gateway import Gateway
-from headway.gateway.generate import Generate
+from headway.gateway.generate import Endpoint, Generate
 from headway.gateway.guard import Guard
 from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
@@ -22,6 +23,7 @@ from headway.gateway.profile import ProfileEndpoint
 from headway.gateway.responses import ResponsesEndpoint
 from headway.gateway.sessions import SessionEndpoint
 from headway.gateway.stream_answer import STREAM_HEADER
+from headway.gateway.stream_recovery import recovery_of
 from headway.gateway.stream_routes import StreamAckEndpoint, StreamEndpoint
 from headway.gateway.stream_socket import StreamSocket
 from headway.gateway.summary import SUMMARY_CLASS, SummaryEndpoint
@@ -35,9 +37,17 @@ def create_app(gateway: Gateway) -> Starlette:
     """Return the application that serves `gateway`; its lifespan closes the gateway and its streams, not the engines."""
     plain = PlainEndpoints(gateway)
     chat = ChatEndpoint()
+    endpoints: dict[str, Endpoint[Any]] = {
+        "/v1/chat/completions": chat,
+        "/v1/completions": CompletionEndpoint(),
+        "/v1/responses": ResponsesEndpoint(chat),
+        "/v1/messages": MessagesEndpoint(chat),
+    }
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        if gateway.streams is not None:
+            gateway.streams.begin(recovery_of(gateway, endpoints))
         try:
             yield
         finally:
@@ -68,10 +78,10 @@ def create_app(gateway: Gateway) -> Starlette:
         middleware.insert(0, cors)
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", Generate(gateway, chat), methods=["POST"]),
-            Route("/v1/completions", Generate(gateway, CompletionEndpoint()), methods=["POST"]),
-            Route("/v1/responses", Generate(gateway, ResponsesEndpoint(chat)), methods=["POST"]),
-            Route("/v1/messages", Generate(gateway, MessagesEndpoint(chat)), methods=["POST"]),
+            *(
+                Route(path, Generate(gateway, endpoint), methods=["POST"])
+                for path, endpoint in endpoints.items()
+            ),
             Route(
                 "/v1/messages/count_tokens",
                 TokenService(gateway, parse_count_call, count_tokens(chat)),

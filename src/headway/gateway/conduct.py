@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
-from headway.core.caller import NOBODY
+from headway.core.caller import NOBODY, Caller
 from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
 from headway.core.request import ServiceClass
@@ -48,16 +48,20 @@ class OpenCall(Generic[C]):
     num_bytes   of its body
     terms       what it asks of scheduling
     limited     what it takes of its caller's limits
-    owner       the public id of the token that it came with
+    caller      who asks
+    path        of its route
     resumable   whether its stream is to outlive its connection
+    body        as it came, if it is to be resumable; else nothing
     """
 
     call: C
     num_bytes: int
     terms: ServiceTerms
-    owner: str
+    caller: Caller
+    path: str
     limited: Call
     resumable: bool
+    body: bytes
     served: ServedModel
     record: RequestRecord
     client: ClientWatch
@@ -79,7 +83,15 @@ async def conduct(
     Raises the HeadwayError that ended the call, which a stream that began has told already.
     """
     info = request_info(scope)
-    call, num_bytes = await read_call(gateway, scope, receive, parse)
+    resumable = wants_resumable(scope["headers"])
+    body = b""
+
+    def parse_and_keep(data: bytes) -> C:
+        nonlocal body
+        body = data if resumable else b""
+        return parse(data)
+
+    call, num_bytes = await read_call(gateway, scope, receive, parse_and_keep)
     caller = info.caller or NOBODY
     info.terms = admission.terms_of(caller, scope["headers"], trust_headers=gateway.config.trust_headers)
     terms = info.terms or ServiceTerms()
@@ -107,9 +119,11 @@ async def conduct(
                         call=call,
                         num_bytes=num_bytes,
                         terms=terms,
-                        owner=caller.token_id,
                         limited=info.call,
-                        resumable=wants_resumable(scope["headers"]),
+                        resumable=resumable,
+                        body=body,
+                        caller=caller,
+                        path=route_of(scope),
                         served=served,
                         record=record,
                         client=client,

@@ -26,6 +26,7 @@ from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer
+from headway.gateway.stored_call import StoredCall, encode_call
 from headway.gateway.stream_answer import send_first
 from headway.wire.options import GenerationOptions
 
@@ -118,16 +119,20 @@ class Generate(Generic[C]):
         responder.error_event = answer.stream_error
         requests = self._requests(open_call, prompts, grammar, info)
         await open_call.limited.reserve(sum(len(one.token_ids) + one.n * one.max_tokens for one in requests))
+        call_key = new_call_key()
         generation = Generation(
             engine=served.engine,
-            choices=Choices(requests, self._endpoint.text_maker(call, served, new_call_key())),
+            choices=Choices(requests, self._endpoint.text_maker(call, served, call_key)),
             record=record,
             survives=True,
         )
         if call.options.stream and open_call.resumable and gateway.streams is not None:
-            run, done = gateway.streams.start(open_call.owner, generation, answer, record, open_call.limited)
+            streams = gateway.streams
+            meta = _meta(open_call, head, requests, call_key) if streams.terms.keeps_steps else b""
+            owner = open_call.caller.token_id
+            run, done = streams.start(owner, generation, answer, record, open_call.limited, meta)
             gateway.hold_active(done)
-            await send_first(gateway.streams, run, client, responder)
+            await send_first(streams, run, client, responder)
             return
         try:
             async with generation:
@@ -191,6 +196,21 @@ class Generate(Generic[C]):
             admission.on_terms(request, open_call.terms, share_prefixes=config.share_prefixes)
             for request in requests
         ]
+
+
+def _meta(open_call: OpenCall[C], head: AnswerHead, requests: Sequence[Request], call_key: bytes) -> bytes:
+    """Return all that another process needs to go on with a call."""
+    return encode_call(
+        StoredCall(
+            endpoint=open_call.path,
+            body=open_call.body,
+            head=head,
+            requests=tuple(requests),
+            call_key=call_key,
+            terms=open_call.terms,
+            caller=open_call.caller,
+        )
+    )
 
 
 async def _stream(generation: Generation, answer: Answer, client: ClientWatch, responder: Responder) -> None:

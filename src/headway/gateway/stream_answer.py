@@ -1,6 +1,7 @@
 """Sends a resumable stream to one client as server-sent events, from where he stands, live or replayed."""
 
 import asyncio
+from typing import Any
 
 from headway.core.errors import HeadwayError
 from headway.gateway.client_watch import ClientWatch
@@ -27,21 +28,21 @@ async def send_first(streams: Streams, run: StreamRun, client: ClientWatch, resp
     Raises ClientGone, SlowReader, and the HeadwayError that ended it, which a stream that began has told already.
     """
     with streams.reading(run.stream_id):
-        opened = await client.race(asyncio.create_task(_opened(run, streams.ping_s)))
+        await client.race(asyncio.create_task(_opened(run, streams.ping_s)))
         try:
-            await send_stream(streams, opened, FIRST_EPOCH, 0, client, responder)
+            await send_stream(streams, run.stream_id, FIRST_EPOCH, 0, client, responder)
         except HeadwayError as error:
             if responder.started:
                 await responder.error(error)
             raise
 
 
-async def _opened(run: StreamRun, patience_s: float) -> str:
-    """Return the stream's name, which it gets with its first tokens; while it is queued for long, without any."""
+async def _opened(run: StreamRun, patience_s: float) -> None:
+    """Wait for the stream's name, which it gets with its first tokens; while it is queued for long, without any."""
     await asyncio.wait({run.opened}, timeout=patience_s)
     if not run.opened.done():
         await run.open()
-    return await asyncio.shield(run.opened)
+    await asyncio.shield(run.opened)
 
 
 async def send_stream(
@@ -54,9 +55,9 @@ async def send_stream(
     responder.stream_headers = stream_headers(stream_id)
     gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     client.on_gone(gone.cancel)
-    with Follower(streams.log, stream_id, epoch, after) as follower, streams.reading(stream_id) as run:
+    with Follower(streams.log, stream_id, epoch, after) as follower, streams.reading(stream_id):
         await responder.stream(b"")
-        while (page := await _next_page(streams, follower, run, gone, responder)) is not None:
+        while (page := await _next_page(streams, stream_id, follower, gone, responder)) is not None:
             data = wire_bytes(stream_id, epoch, page.events)
             if page.complete:
                 await responder.stream_end(data)
@@ -65,22 +66,15 @@ async def send_stream(
 
 
 async def _next_page(
-    streams: Streams,
-    follower: Follower,
-    run: StreamRun | None,
-    gone: "asyncio.Future[None]",
-    responder: Responder,
+    streams: Streams, stream_id: str, follower: Follower, gone: "asyncio.Future[None]", responder: Responder
 ) -> Page | None:
     """Return the next events, keeping the connection alive while there are none; None = the client left."""
     page = asyncio.ensure_future(follower.next_page())
-    ends: set[asyncio.Future[None] | asyncio.Future[HeadwayError]] = {gone}
-    if run is not None:
-        ends.add(run.broken)
     try:
         while True:
-            done, _ = await asyncio.wait(
-                {page, *ends}, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED
-            )
+            run = streams.run_of(stream_id)
+            ends: set[asyncio.Future[Any]] = {page, gone} if run is None else {page, gone, run.broken}
+            done, _ = await asyncio.wait(ends, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
                 return None
             if page in done:

@@ -111,9 +111,10 @@ class _Conversation:
         """Talk until the client leaves, has everything, or takes nothing."""
         incoming = asyncio.ensure_future(receive())
         page: asyncio.Future[Page] | None = None
-        with self._streams.reading(self._stream_id) as run:
+        with self._streams.reading(self._stream_id):
             try:
                 while not self._is_over():
+                    run = self._streams.run_of(self._stream_id)
                     if page is None and self._last_seq is None and self._delivery.num_free > 0:
                         limit = min(PAGE_EVENTS, self._delivery.num_free)
                         page = asyncio.ensure_future(self._follower.next_page(limit))
