@@ -244,7 +244,7 @@ async def test_a_disk_that_is_full_is_told(store: SqliteTokenStore, path: Path) 
     assert await store.get_standing("tok_000000000001") is None
 
 
-async def test_only_standings_may_be_lost_with_the_power(store: SqliteTokenStore, path: Path) -> None:
+async def test_only_standings_may_be_lost_with_the_power(store: SqliteTokenStore) -> None:
     statements: list[str] = []
 
     def traced(path: Path, timeout_s: float) -> sqlite3.Connection:
@@ -252,7 +252,7 @@ async def test_only_standings_may_be_lost_with_the_power(store: SqliteTokenStore
         connection.set_trace_callback(statements.append)
         return connection
 
-    traced_store = SqliteTokenStore(path, connect=traced)
+    traced_store = SqliteTokenStore(Path(store.place), connect=traced)
     await traced_store.put_standing("tok_000000000001", b"{}", NOW_S)
     await traced_store.revoke(stored(1).token_id, NOW_S)
     await traced_store.close()
