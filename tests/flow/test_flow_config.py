@@ -67,6 +67,13 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
     assert "secret" not in caught.value.message
 
 
+def test_a_password_is_not_printed_with_the_settings() -> None:
+    config = parse_limits({"redis_url": "redis://:secret@host/0", "max_users": 7})
+    assert config.redis_url == "redis://:secret@host/0"
+    assert "secret" not in f"{config!r} {config}"
+    assert "max_users=7" in repr(config)
+
+
 def test_a_caller_has_his_own_limits_or_the_servers() -> None:
     config = LimitsConfig(requests_per_s=100, tokens_per_min=1000, max_concurrent=4)
     assert terms_of(Caller(), config).base == 100

@@ -139,6 +139,49 @@ async def test_a_paused_redis_costs_nobody_an_answer_and_gives_nothing_back_twic
     await limits.aclose()
 
 
+async def test_whatever_is_cancelled_while_redis_comes_and_goes_the_balance_is_exact(
+    redis: RedisServer,
+) -> None:
+    clock, draw = ManualClock(), random.Random(11)
+    limits = SharedLimits(store(redis, deadline_s=DEADLINE_S), CONFIG, clock)
+    used = {"local": 0, "shared": 0}
+    num_calls = 0
+
+    async def call(num_tokens: int) -> None:
+        async with limited(limits, USER) as running:
+            await running.reserve(num_tokens)
+            running.num_used = num_tokens // 2
+            used[running.place] += running.num_used
+            for _ in range(draw.randrange(30)):
+                await asyncio.sleep(0)
+
+    async def worker() -> None:
+        nonlocal num_calls
+        for _ in range(30):
+            num_calls += 1
+            if num_calls % 75 == 25:
+                redis.pause()
+            elif num_calls % 75 == 50:
+                redis.resume()
+            if num_calls % 15 == 0:
+                clock.advance(2 * NS_PER_S)
+            task = asyncio.create_task(call(draw.randrange(1, 500)))
+            if draw.random() < 0.5:
+                for _ in range(draw.randrange(60)):
+                    await asyncio.sleep(0)
+                task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled() or task.exception() is None
+
+    await asyncio.gather(*(worker() for _ in range(10)))
+    redis.resume()
+    await until_shared(limits, clock)
+    await limits.aclose()
+    assert limits.state().num_owed == 0
+    assert min(used.values()) > 0
+    assert await balance(redis) == (1_000_000 - used["shared"], 0)
+
+
 async def test_a_redis_killed_and_started_again_serves_calls_from_before_and_after(
     redis: RedisServer,
 ) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
 from headway.core.caller import Caller
 from headway.core.clock import NS_PER_S
@@ -39,7 +39,7 @@ FORGET_S = 14_400
 
 def script(weights: Weights) -> str:
     """Return the Lua source, which begins with the rules that it decides by."""
-    source = resources.files("headway.flow").joinpath("decide.lua").read_text()
+    source = (Path(__file__).parent / "decide.lua").read_text("utf-8")
     return f"local rules = cjson.decode([[{_rules_json(weights)}]])\n{source}"
 
 
