@@ -57,30 +57,41 @@ async def send_stream(
     client.on_gone(gone.cancel)
     with Follower(streams.log, stream_id, epoch, after) as follower, streams.reading(stream_id):
         await responder.stream(b"")
-        while (page := await _next_page(streams, stream_id, follower, gone, responder)) is not None:
-            data = wire_bytes(stream_id, epoch, page.events)
-            if page.complete:
+        run = streams.run_of(stream_id)
+        while True:
+            page = asyncio.ensure_future(follower.next_page())
+            try:
+                run = await _wait(streams, stream_id, run, page, gone, responder)
+                if gone.done():
+                    return
+                events, complete = page.result()
+            finally:
+                page.cancel()
+            data = wire_bytes(stream_id, epoch, events)
+            if complete:
                 await responder.stream_end(data)
                 return
             await responder.stream(data)
 
 
-async def _next_page(
-    streams: Streams, stream_id: str, follower: Follower, gone: "asyncio.Future[None]", responder: Responder
-) -> Page | None:
-    """Return the next events, keeping the connection alive while there are none; None = the client left."""
-    page = asyncio.ensure_future(follower.next_page())
-    try:
-        while True:
-            run = streams.run_of(stream_id)
-            ends: set[asyncio.Future[Any]] = {page, gone} if run is None else {page, gone, run.broken}
-            done, _ = await asyncio.wait(ends, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                return None
-            if page in done:
-                return page.result()
-            if run is not None and run.broken.done():
-                raise run.broken.result()
-            await responder.stream(sse.PING)
-    finally:
-        page.cancel()
+async def _wait(
+    streams: Streams,
+    stream_id: str,
+    run: StreamRun | None,
+    page: "asyncio.Future[Page]",
+    gone: "asyncio.Future[None]",
+    responder: Responder,
+) -> StreamRun | None:
+    """Wait for a page or until the client left, keeping the connection alive; return the run that writes the stream.
+
+    Raises what keeps the rest of the answer out of the log.
+    """
+    while True:
+        run = streams.run_of(stream_id) or run  # another may go on with it
+        ends: set[asyncio.Future[Any]] = {page, gone} if run is None else {page, gone, run.broken}
+        done, _ = await asyncio.wait(ends, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED)
+        if page in done or gone in done:
+            return run
+        if run is not None and run.broken.done():
+            raise run.broken.result()
+        await responder.stream(sse.PING)

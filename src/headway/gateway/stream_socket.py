@@ -18,6 +18,7 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
 from headway.gateway.stream_answer import STREAM_HEADER
 from headway.gateway.stream_routes import cursor_of
+from headway.gateway.stream_run import StreamRun
 from headway.gateway.streams import Streams
 from headway.streams.delivery import Action, Delivery, Resend
 from headway.streams.delivery import Send as SendEvent
@@ -111,10 +112,11 @@ class _Conversation:
         """Talk until the client leaves, has everything, or takes nothing."""
         incoming = asyncio.ensure_future(receive())
         page: asyncio.Future[Page] | None = None
+        run: StreamRun | None = None
         with self._streams.reading(self._stream_id):
             try:
                 while not self._is_over():
-                    run = self._streams.run_of(self._stream_id)
+                    run = self._streams.run_of(self._stream_id) or run
                     if page is None and self._last_seq is None and self._delivery.num_free > 0:
                         limit = min(PAGE_EVENTS, self._delivery.num_free)
                         page = asyncio.ensure_future(self._follower.next_page(limit))
