@@ -60,7 +60,7 @@ async def test_of_two_gateways_that_both_believe_to_hold_a_stream_one_appends(tm
                     count += 1
                 return count
 
-            assert await asyncio.gather(write(one, 0), write(two, 1)) == [0, 20]
+            assert tuple(await asyncio.gather(write(one, 0), write(two, 1))) == (0, 20)
             assert await texts(one) == ["1"] * 20
 
 
@@ -137,7 +137,8 @@ async def test_an_append_whose_answer_was_lost_is_not_made_twice(
     with redis_server(tmp_path) as server:
         async with opened(server) as log:
             lease = await log.create(A, "tok", b"")
-            ask, lost = log._courier.evalsha, []
+            ask = log._courier.evalsha
+            lost: list[object] = []
 
             async def evalsha(sha: str, call: tuple[object, ...]) -> object:
                 answer = await ask(sha, call)

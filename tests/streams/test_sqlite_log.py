@@ -93,22 +93,22 @@ async def test_what_was_promised_survives_kill_9_at_any_moment(tmp_path: Path) -
     promised: dict[str, tuple[int, int]] = {}
     count = 0
     async for line in process.stdout:
-        stream_id, number, last_seq = line.decode().split()
-        promised[stream_id] = (int(number), int(last_seq))
+        stream_id, *numbers = line.decode().split()
+        promised[stream_id] = (int(numbers[0]), int(numbers[1]))
         count += 1
         if count == 400:
             process.kill()  # what is in the pipe was promised, too
     assert await process.wait() == -signal.SIGKILL
     assert len(promised) == 8
     log = await SqliteLog.open(path, StreamLimits(), WallClock())
-    for stream_id, (number, last_seq) in promised.items():
+    for stream_id, (last_number, last_seq) in promised.items():
         kept = await texts(log, stream_id)
         assert len(kept) >= last_seq
         recovery = await log.take_over(stream_id)
         assert recovery is not None
         pieces = [int(piece) for piece in recovery.progress]
         assert pieces == list(range(len(pieces)))
-        assert len(pieces) > number
+        assert len(pieces) > last_number
         # An append is there whole or not at all: events and progress tell the same.
         assert kept == [f"{piece}.{part}" for piece in pieces for part in range(1 + piece % 3)]
         assert recovery.record.epoch == 1
