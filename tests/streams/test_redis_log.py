@@ -131,6 +131,16 @@ async def test_events_that_the_server_forgot_are_not_written_over(tmp_path: Path
             assert await texts(log) == ["1", "2"]
 
 
+async def test_events_that_a_server_short_of_memory_evicted_are_missed(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        async with opened(server) as log:
+            lease = await log.create(A, "tok", b"")
+            await log.append(lease, 0, content("1", "2", "3"))
+            await log._client.delete(f"{PREFIX}events:{A}")
+            with pytest.raises(ResyncRequired):
+                await log.read(A, 1, 0, 10)
+
+
 async def test_an_append_whose_answer_was_lost_is_not_made_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,8 +219,30 @@ async def test_who_stops_waiting_for_an_append_does_not_undo_it(tmp_path: Path) 
         await asyncio.wait({appending})
         with log.news.subscribe(A) as news:
             if not await texts(log, A):
+                with pytest.raises(RuntimeError):
+                    await log.append(lease, 0, content("1"))
                 await news.wait()
         assert await texts(log, A) == ["1"]
+        assert await log.append(lease, 1, content("2")) == 2
+
+
+async def test_a_new_epoch_comes_after_an_append_that_is_under_way(tmp_path: Path) -> None:
+    async with opened(tmp_path / "streams") as log:
+        lease = await log.create(A, "tok", b"")
+        assert await asyncio.gather(log.append(lease, 0, content("1")), log.new_epoch(lease)) == [1, 2]
+        assert await texts(log, A, epoch=2) == []
+        await log.append(lease, 0, content("one"))
+    async with opened(tmp_path / "streams") as log:
+        assert await texts(log, A, epoch=2) == ["one"]
+
+
+async def test_nobody_takes_over_a_stream_whose_append_is_under_way(tmp_path: Path) -> None:
+    clock = WallClock()
+    async with opened(tmp_path / "streams", clock) as log:
+        lease = await log.create(A, "tok", b"")
+        clock.ms += StreamLimits().lease_ms
+        appended, recovery = await asyncio.gather(log.append(lease, 0, content("1")), log.take_over(A))
+        assert (appended, recovery) == (1, None)
         assert await log.append(lease, 1, content("2")) == 2
 
 

@@ -54,6 +54,13 @@ def test_an_answer_that_fails_or_begins_anew_is_whole_or_a_beginning_and_a_typed
     ends_well()
 
 
+def test_what_an_old_connection_still_brings_is_not_joined_to_a_new_numbering() -> None:
+    old = ["step", "attach", "pump", "disconnect"]
+    new = ["begin_anew", "step", "step", "attach", "pump", "pump"]
+    world = run("memory", [*old, *new, *["deliver"] * 6])
+    assert (world.client.text, world.client.error) == ("<role>0a ", "resync_required")
+
+
 def run(kind: str, happened: list[str]) -> World:
     async def run_it(folder: Path) -> World:
         async with open_gateways(kind, folder, LIMITS) as gateways:

@@ -150,6 +150,8 @@ class RedisLog:
         if state == b"gone" or int(found_epoch) != epoch:
             raise stale_epoch()
         check_position(int(acked), int(last), after)
+        if len(events) < min(limit, int(last) - after):  # evicted by a server that was short of memory
+            raise stale_epoch()
         page = tuple(Event(seq, _decode(event[_SIZE.size :])) for seq, event in enumerate(events, after + 1))
         return Page(page, state != b"open" and after + len(page) == int(last))
 
