@@ -24,6 +24,7 @@ from headway.wire.messages_request import parse_count_call, parse_message_call
 from headway.wire.responses_request import parse_responses
 from headway.wire.sse_reader import EventTooLarge, SseEvent, SseReader
 from headway.wire.stream_messages import read_ack, read_from_client, read_from_server
+from headway.wire.summary_request import parse_summary
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 SPARSE_BYTES = 4 * 1024 * 1024
@@ -42,6 +43,7 @@ _PARSERS = (
     parse_message_call,
     parse_count_call,
     parse_responses,
+    parse_summary,
 )
 
 
