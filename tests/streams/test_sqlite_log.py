@@ -229,7 +229,8 @@ async def test_who_stops_waiting_for_an_append_does_not_undo_it(tmp_path: Path) 
 async def test_a_new_epoch_comes_after_an_append_that_is_under_way(tmp_path: Path) -> None:
     async with opened(tmp_path / "streams") as log:
         lease = await log.create(A, "tok", b"")
-        assert await asyncio.gather(log.append(lease, 0, content("1")), log.new_epoch(lease)) == [1, 2]
+        appended, epoch = await asyncio.gather(log.append(lease, 0, content("1")), log.new_epoch(lease))
+        assert (appended, epoch) == (1, 2)
         assert await texts(log, A, epoch=2) == []
         await log.append(lease, 0, content("one"))
     async with opened(tmp_path / "streams") as log:
