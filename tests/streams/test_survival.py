@@ -12,7 +12,7 @@ from headway.streams.limits import StreamLimits
 from support.stream_logs import KINDS, open_gateways
 from support.stream_world import EVERYTHING, SELDOM, World
 
-LIMITS = StreamLimits(max_events=6, lease_ms=1000)
+LIMITS = StreamLimits(max_events=3, lease_ms=1000)
 NUM_EXAMPLES = {"memory": 200, "sqlite": 25, "redis": 10}
 
 happenings = st.lists(st.sampled_from(EVERYTHING), min_size=60, max_size=160)
