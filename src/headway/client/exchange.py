@@ -159,11 +159,12 @@ class Exchange:
         try:
             while not reading.done():
                 silent_ns = self._call.clock.now_ns() - self._heard_ns
-                if silent_ns >= self._call.idle_ns and self._room.is_set():
+                if silent_ns >= self._call.idle_ns and self._room.is_set() and self.end is None:
                     return Failure(kind=Kind.CUT, message=f"{self.endpoint.label} went silent.")
-                wait_ns = self._call.idle_ns - silent_ns if self._room.is_set() else self._call.idle_ns
+                wait_ns = self._call.idle_ns - (silent_ns if self._room.is_set() and self.end is None else 0)
                 await asyncio.wait({reading}, timeout=wait_ns / NS_PER_S)
-            return reading.result()
+            failure = reading.result()
+            return failure if self.end is None else None  # what follows a whole answer changes nothing
         finally:
             if not reading.done():
                 reading.cancel()
