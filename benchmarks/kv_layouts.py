@@ -95,6 +95,10 @@ class Recorder:
         """Copy a block onto another."""
         self.runner.copy_block(source, target)
 
+    def bind_block(self, block: int) -> None:
+        """Give a block its memory."""
+        self.runner.bind_block(block)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

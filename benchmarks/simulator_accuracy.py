@@ -1,13 +1,15 @@
 """How far `headway simulate` is off the real engine: `make bench-simulator` [BENCH_ARGS="--repeat 3 --requests 60"].
 
 Real: `headway serve` without drafts, measured by the lab with Poisson arrivals; a fresh server for every run, so that
-nothing is cached of the run before. Simulated: the same workload, seed and arrivals on the calibration of this machine,
-answers as long as the first real run had them (they are always the same at temperature 0). Rates are 30, 60 and 80 % of the
-knee: the highest at which 95 % of the TTFTs stay within 480 ms, or within three times what one user alone waits where that
-is more, found by the lab's ladder in the simulation, or on the server with `--knee measured`.
+nothing is cached of the run before. Simulated: the same workload, seed and arrivals on a calibration of this machine, and
+answers as long as the first real run had them (they are always the same at temperature 0). A round is one calibration and
+one run of everything: a machine that its neighbours slow down by a quarter for minutes is slower for both. Rates are 30, 60
+and 80 % of the knee: the highest at which 95 % of the TTFTs stay within 480 ms, or within three times what one user alone
+waits where that is more, by bisection in the simulation, or on the server with `--knee measured`.
 
-The error of a figure is |simulated / mean of the real runs - 1|; allowed is 10 %, or the half-width of the 95 % interval of
-that mean (Student's t over the runs) where it is more. Prints and writes one JSON object with the figures of every run.
+The error of a figure is |mean of the simulated runs / mean of the real ones - 1|; allowed is 10 %, or the half-width of the
+95 % interval of the real runs' mean (Student's t over the runs) where it is more. Prints and writes one JSON object with the
+figures of every run.
 """
 
 import argparse
@@ -15,32 +17,36 @@ import asyncio
 import json
 import statistics
 import sys
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from scipy import stats
 
 from headway.cli.calibration_run import calibrated
 from headway.cli.simulation_options import SimulatedModel, open_model
 from headway.core.config import EngineConfig, SchedulerConfig
 from headway.lab.endpoint import parse_endpoint
-from headway.lab.ladder_run import LadderRun
 from headway.lab.measurement import RunResult, measure
 from headway.lab.run_options import RunOptions
-from headway.lab.slo import parse_slo
-from headway.simulator.calibration import CalibratedCost, Calibration, read_calibration, write_calibration
+from headway.simulator.calibration import CalibratedCost, Calibration
 from headway.simulator.loader import Service
 from headway.simulator.simulation import simulate, simulated_endpoint
 from headway.simulator.talk import Lengths, lengths_of
 from headway.simulator.time_serving import warm_up
+from scheduling.knee import Trial, bracket, next_rate
 from serving import Server
 
 WORKLOADS = ("light", "medium", "multi-turn")
 SHARES = (0.3, 0.6, 0.8)
 LIMIT = 0.10
+LEAST_REQUESTS = 12
 LEAST_TTFT_MS = 480
+KNEE_REQUESTS = 200
+OPTIONS = RunOptions(endpoint=simulated_endpoint("none"), num_processes=1)
 SCHEDULER = SchedulerConfig(max_draft_tokens=0)
 MANY = 16
 """Users at once who ask as fast as they are answered: more would be answered no faster."""
@@ -97,50 +103,62 @@ class Real:
             server.stop()
 
 
-def knee(options: RunOptions, run: Any) -> float:
-    """Return the highest rate that keeps the limit on TTFT, by the lab's ladder around what the service can do at all."""
+def knee(options: RunOptions, run: Callable[[RunOptions], RunResult]) -> float:
+    """Return the highest rate, in conversations/s, that keeps the limit on TTFT, around what the service can do at all."""
     alone = run(replace(options, arrival="closed:1", num_requests=12, output_tokens=16))
     limit_ms = max(LEAST_TTFT_MS, 3 * figures(alone)["ttft_p50_ms"])
-    slo = parse_slo(f"ttft={limit_ms:.0f}ms")
     full = run(replace(options, arrival=f"closed:{MANY}", num_requests=6 * MANY)).summary
-    most = full.num_ok / full.duration_s
-    rules = (
-        f"floor_rate={most / 50:.4g},start_rate={most / 2:.4g},target_rate={2 * most:.4g},step_rate={most / 4:.4g}"
-    )
-    ladder = run(replace(options, arrival=f"ladder:{rules}", slo=slo, num_requests=100)).ladder
-    assert isinstance(ladder, LadderRun)
-    if ladder.finding is None or ladder.finding.kept is None:
-        raise RuntimeError(f"no knee of {options.workload}: {ladder.sentence()}")
-    return ladder.finding.kept.rate
+    tenth: float = full.num_ok / full.duration_s / 10
+    trials: list[Trial] = []
+    while (rate := next_rate(trials, 5.0)) is not None:
+        result = run(replace(options, arrival=f"poisson:{rate * tenth:.4g}", num_requests=KNEE_REQUESTS))
+        kept = result.summary.num_ok == KNEE_REQUESTS and figures(result)["ttft_p95_ms"] <= limit_ms
+        trials.append(Trial(rate, kept))
+    low, _ = bracket(trials)
+    if low is None:
+        raise RuntimeError(f"no knee of {options.workload}: {trials}")
+    return low * tenth
 
 
-def compare(options: RunOptions, real: Real, simulated: Simulated, repeat: int) -> dict[str, Any]:
-    """Return the figures of all runs at one rate, and how far the simulation is off."""
-    runs = []
-    lengths: Lengths | None = None
-    for _ in range(repeat):
-        result = real.run(options)
-        if lengths is None:
-            lengths = lengths_of(result.exchanges)
-        runs.append({**figures(result), "ok": result.summary.num_ok, "believable": result.believable})
-    predicted = figures(simulated.run(options, lengths))
-    errors = {}
-    for name in FIGURES:
-        values = [float(run[name]) for run in runs]
-        mean = statistics.fmean(values)
-        half = 0.0
-        if repeat > 1:
-            half = float(stats.t.ppf(0.975, repeat - 1)) * statistics.stdev(values) / repeat**0.5 / mean
-        error = abs(predicted[name] / mean - 1)
-        allowed = max(LIMIT, half)
-        errors[name] = {
-            "real": round(mean, 2),
-            "simulated": round(predicted[name], 2),
-            "error": round(error, 4),
-            "half_width": round(half, 4),
-            "within": error <= allowed,
-        }
-    return {"figures": errors, "real_runs": runs, "simulated_run": predicted}
+@dataclass
+class Cell:
+    """One workload at one rate: what its real runs gave, and what was simulated after each."""
+
+    workload: str
+    share: float
+    options: RunOptions
+    lengths: Lengths = field(default_factory=dict)
+    real: list[dict[str, Any]] = field(default_factory=list)
+    simulated: list[dict[str, float]] = field(default_factory=list)
+
+    def run(self, real: Real, simulated: Simulated) -> None:
+        """Add a real run, and one simulated on the calibration made in the same minutes."""
+        result = real.run(self.options)
+        if not self.lengths:
+            self.lengths = lengths_of(result.exchanges)
+        self.real.append({**figures(result), "ok": result.summary.num_ok, "believable": result.believable})
+        self.simulated.append(figures(simulated.run(self.options, self.lengths)))
+        print(f"{self.workload} at {self.share}: {self.real[-1]} {self.simulated[-1]}", file=sys.stderr)
+
+    def errors(self) -> dict[str, dict[str, Any]]:
+        """Return how far the mean simulation is off the mean real run, figure by figure."""
+        found = {}
+        for name in FIGURES:
+            values = [float(run[name]) for run in self.real]
+            mean, half = statistics.fmean(values), 0.0
+            if len(values) > 1:
+                quantile = float(stats.t.ppf(0.975, len(values) - 1))
+                half = quantile * statistics.stdev(values) / len(values) ** 0.5 / mean
+            predicted = statistics.fmean(run[name] for run in self.simulated)
+            error = abs(predicted / mean - 1)
+            found[name] = {
+                "real": round(mean, 2),
+                "simulated": round(predicted, 2),
+                "error": round(error, 4),
+                "half_width": round(half, 4),
+                "within": error <= max(LIMIT, half),
+            }
+        return found
 
 
 def main() -> int:
@@ -149,66 +167,88 @@ def main() -> int:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--shares", default=",".join(map(str, SHARES)), help="of the knee")
-    parser.add_argument("--requests", type=int, default=100)
+    parser.add_argument("--requests", type=int, default=100, help="most in a run")
+    parser.add_argument("--seconds", type=float, default=60, help="of a run, about")
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--knee", choices=("simulated", "measured"), default="simulated")
-    parser.add_argument("--calibration", type=Path, help="use it, or make it there (default: measure anew)")
-    parser.add_argument("--output", type=Path, help="keep the JSON object")
+    parser.add_argument("--output", type=Path, help="keep the JSON object, written anew after every run")
     args = parser.parse_args()
-    calibration = calibration_of(args.model, args.calibration)
     model = open_model(args.model)
-    simulated, real = Simulated(model, calibration), Real(args.model)
-    report: dict[str, Any] = {
-        "started_at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z",
+    real = Real(args.model)
+    calibrations: list[Calibration] = []
+    cells: list[Cell] = []
+    knees: dict[str, float] = {}
+    for number in range(args.repeat):
+        calibrations.append(
+            calibrated(EngineConfig(model=args.model), 45, lambda what: print(what, file=sys.stderr))
+        )
+        simulated = Simulated(model, calibrations[-1])
+        if not number:
+            for workload in args.workloads.split(","):
+                run = simulated.run if args.knee == "simulated" else real.run
+                options = replace(
+                    OPTIONS, workload=workload, output_tokens=args.output_tokens, seed=args.seed
+                )
+                knees[workload] = knee(options, run)
+                print(f"knee of {workload}: {knees[workload]:.3g}/s", file=sys.stderr)
+                cells += [
+                    Cell(workload, share, at_rate(options, knees[workload] * share, args))
+                    for share in map(float, args.shares.split(","))
+                ]
+        for cell in cells:
+            cell.run(real, simulated)
+            text = json.dumps(report(args, calibrations, knees, cells), indent=1)
+            if args.output is not None:
+                args.output.write_text(text + "\n")
+    print(text)
+    return 0 if all(each["within"] for cell in cells for each in cell.errors().values()) else 1
+
+
+def at_rate(options: RunOptions, rate: float, args: argparse.Namespace) -> RunOptions:
+    """Return the run at `rate` conversations/s: as many requests as come in the time, within bounds."""
+    count = min(args.requests, max(LEAST_REQUESTS, round(rate * args.seconds)))
+    return replace(options, arrival=f"poisson:{rate:.4g}", num_requests=count)
+
+
+def report(
+    args: argparse.Namespace, calibrations: list[Calibration], knees: dict[str, float], cells: list[Cell]
+) -> dict[str, Any]:
+    """Return all that was found so far."""
+    return {
+        "written_at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z",
         "settings": {
             name: getattr(args, name)
-            for name in ("model", "requests", "output_tokens", "repeat", "seed", "knee")
+            for name in ("model", "requests", "seconds", "output_tokens", "repeat", "seed", "knee")
         },
-        "calibration": {
-            "fit": {name: getattr(calibration.fit, name) for name in calibration.fit.__struct_fields__}
-        },
-        "workloads": {},
+        "calibrations": [
+            msgspec.to_builtins(
+                {
+                    "fit": found.fit,
+                    "engine_ns": found.engine_ns,
+                    "serving_step_ns": found.serving_step_ns,
+                    "request_ns": found.request_ns,
+                    "prompt_token_ns": found.prompt_token_ns,
+                }
+            )
+            for found in calibrations
+        ],
+        "knees": knees,
+        "cells": [
+            {
+                "workload": cell.workload,
+                "share": cell.share,
+                "arrival": cell.options.arrival,
+                "num_requests": cell.options.num_requests,
+                "figures": cell.errors(),
+                "real_runs": cell.real,
+                "simulated_runs": cell.simulated,
+            }
+            for cell in cells
+            if cell.real
+        ],
     }
-    for workload in args.workloads.split(","):
-        options = RunOptions(
-            endpoint=simulated_endpoint("none"),
-            workload=workload,
-            num_requests=args.requests,
-            output_tokens=args.output_tokens,
-            seed=args.seed,
-            num_processes=1,
-        )
-        rate = knee(options, simulated.run if args.knee == "simulated" else real.run)
-        found: dict[str, Any] = {"knee": rate, "shares": {}}
-        for share in args.shares.split(","):
-            at_rate = replace(options, arrival=f"poisson:{rate * float(share):.4g}")
-            found["shares"][share] = compared = compare(at_rate, real, simulated, args.repeat)
-            for name, each in compared["figures"].items():
-                print(f"{workload} at {share} of {rate:.3g}/s: {name} {each}", file=sys.stderr)
-        report["workloads"][workload] = found
-    text = json.dumps(report, indent=1)
-    print(text)
-    if args.output is not None:
-        args.output.write_text(text + "\n")
-    within = [
-        each["within"]
-        for found in report["workloads"].values()
-        for compared in found["shares"].values()
-        for each in compared["figures"].values()
-    ]
-    return 0 if all(within) else 1
-
-
-def calibration_of(model: str, path: Path | None) -> Calibration:
-    """Return the calibration in the file, or measure one and leave it there."""
-    if path is not None and path.exists():
-        return read_calibration(path)
-    found = calibrated(EngineConfig(model=model), 45, lambda what: print(what, file=sys.stderr))
-    if path is not None:
-        write_calibration(found, path)
-    return found
 
 
 if __name__ == "__main__":

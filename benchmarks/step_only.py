@@ -15,3 +15,6 @@ class StepOnlyRunner:
     def copy_block(self, source: int, target: int) -> None:
         """Not needed here."""
         raise NotImplementedError(source, target)
+
+    def bind_block(self, block: int) -> None:
+        """Do nothing: no block has memory."""

@@ -264,7 +264,8 @@ void bind_kv_cache(nb::module_& module) {
           "write_block",
           [](KvCache& cache, std::int64_t block, const ByteArray& data) { cache.write_block(block, view(data)); },
           "block"_a, "data"_a, "Overwrite a block with bytes that `read_block` gave. Raises IndexError, ValueError.")
-      .def("copy_block", &KvCache::copy_block, "source"_a, "target"_a, "Copy a block onto another. Raises IndexError.");
+      .def("copy_block", &KvCache::copy_block, "source"_a, "target"_a, "Copy a block onto another. Raises IndexError.")
+      .def("bind_block", &KvCache::bind_block, "block"_a, "Give a block its memory before it is used. Raises IndexError.");
 }
 
 void bind_runner(nb::module_& module) {

@@ -85,6 +85,12 @@ void KvCache::copy_block(std::int64_t source, std::int64_t target) {
   if (from != to) std::memcpy(to, from, static_cast<std::size_t>(block_bytes_));
 }
 
+void KvCache::bind_block(std::int64_t block) {
+  std::uint8_t* begin = checked_block(block);
+  const Model::Use use(*model_);
+  bind_pages(begin, static_cast<std::size_t>(block_bytes_));
+}
+
 void KvCache::store(std::uint8_t* part, int slot, const float* key, const float* value) const {
   const auto key_place = [slot](int d) { return (d / 2 * kPartTokens + slot) * 2 + d % 2; };
   const auto value_place = [slot, this](int d) { return (slot / 2 * head_dim_ + d) * 2 + slot % 2; };

@@ -34,6 +34,8 @@ class KvCache {
   void read_block(std::int64_t block, std::span<std::uint8_t> target) const;
   void write_block(std::int64_t block, std::span<const std::uint8_t> source);
   void copy_block(std::int64_t source, std::int64_t target);
+  // Gives a block memory, which it otherwise gets when it is first written; its content stays. Throws std::out_of_range.
+  void bind_block(std::int64_t block);
 
   // The part that holds position `index` of a block, for one layer and KV head. Not checked.
   std::uint8_t* part(std::int32_t block, int index, int layer, int kv_head) const {

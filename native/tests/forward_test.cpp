@@ -252,6 +252,8 @@ void test_kv_cache(Checks& checks) {
       cache.write_block(1, bytes);
       cache.copy_block(1, 3);
       cache.copy_block(1, 1);
+      cache.bind_block(1);
+      cache.bind_block(2);
       CHECK(bench.block_bytes({1}) == bytes && bench.block_bytes({3}) == bytes);
       CHECK(bench.block_bytes({0}) == zeros && bench.block_bytes({2}) == zeros);
       for (const std::int64_t block : {std::int64_t{-1}, std::int64_t{4}, std::int64_t{1} << 40}) {
@@ -259,6 +261,7 @@ void test_kv_cache(Checks& checks) {
         CHECK_THROWS(std::out_of_range, cache.write_block(block, bytes));
         CHECK_THROWS(std::out_of_range, cache.copy_block(block, 0));
         CHECK_THROWS(std::out_of_range, cache.copy_block(0, block));
+        CHECK_THROWS(std::out_of_range, cache.bind_block(block));
       }
       bytes.push_back(0);
       CHECK_THROWS(std::invalid_argument, cache.write_block(0, bytes));

@@ -34,6 +34,9 @@ class ScriptedChannel(EngineChannel):
         self._script = script
 
     def wait(self, timeout_s: float | None = None) -> None:
+        if timeout_s == 0:
+            super().wait(0)
+            return
         assert timeout_s is None
         assert self._script, "the engine waits although the test has nothing more to say"
         self._script.pop(0)()
@@ -90,6 +93,23 @@ def test_an_idle_engine_waits_and_a_busy_one_does_not(gateway: Gateway) -> None:
     gateway.read()
     assert len(gateway.received) == 5
     assert [finished.request_id for finished in gateway.finished()] == ["a"]
+
+
+def test_an_engine_without_work_prepares_for_more_until_a_message_comes(gateway: Gateway) -> None:
+    class Preparing(StandinEngine):
+        steps_before: list[int]
+
+        def prepare(self) -> bool:
+            assert not self.has_work
+            self.steps_before.append(self.num_steps)
+            if len(self.steps_before) == 2:
+                gateway.send(Submit(request("a", max_tokens=5)))
+            return len(self.steps_before) < 4
+
+    engine = Preparing(CONFIG)
+    engine.steps_before = []
+    serve(engine, ScriptedChannel(gateway.engine_end, [gateway.close]))
+    assert engine.steps_before == [0, 0, 5, 5]
 
 
 def test_a_drained_engine_finishes_what_runs_and_refuses_the_rest(gateway: Gateway) -> None:

@@ -127,10 +127,20 @@ def test_blocks_that_do_not_exist_are_refused(runner: NativeRunner, block: int) 
         lambda: runner.write_block(block, data),
         lambda: runner.copy_block(block, 0),
         lambda: runner.copy_block(0, block),
+        lambda: runner.bind_block(block),
     ]
     for call in calls:
         with pytest.raises(IndexError, match=str(block)):
             call()
+
+
+def test_a_block_that_is_given_memory_keeps_what_it_holds(runner: NativeRunner) -> None:
+    data = bytes(index % 251 for index in range(len(runner.read_block(0))))
+    runner.write_block(1, data)
+    for block in range(runner.info.num_blocks):
+        runner.bind_block(block)
+    assert runner.read_block(1) == data
+    assert not any(runner.read_block(2))
 
 
 def test_block_data_of_another_size_is_refused(runner: NativeRunner) -> None:

@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from headway.cli.http_protocol import BoundedHttpProtocol, HttpLimits
+from headway.cli.socket_protocol import SocketProtocol
 
 
 @contextmanager
@@ -19,7 +20,14 @@ def live_server(app: ASGIApp, limits: HttpLimits | None = None) -> Iterator[tupl
     """Serve `app`; yield (host, port); stop when left, cutting off what still runs."""
     protocol: Any = partial(BoundedHttpProtocol, limits=limits or HttpLimits())  # uvicorn only ever calls it
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1, http=protocol
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+        http=protocol,
+        ws=SocketProtocol,
+        ws_per_message_deflate=False,
     )
     server = uvicorn.Server(config)
     with socket.socket() as listener:

@@ -47,6 +47,9 @@ class LogitsRecorder:
     def copy_block(self, source: int, target: int) -> None:
         self._runner.copy_block(source, target)
 
+    def bind_block(self, block: int) -> None:
+        self._runner.bind_block(block)
+
 
 @dataclass
 class Bits:

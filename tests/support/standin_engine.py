@@ -118,6 +118,9 @@ class StandinEngine:
             case Drain():
                 self.is_draining = True
 
+    def prepare(self) -> bool:
+        return False
+
     def step(self) -> StepOutputs | None:
         if not self.has_work:
             return None

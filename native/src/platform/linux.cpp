@@ -8,6 +8,7 @@
 namespace headway {
 namespace {
 
+constexpr std::size_t kPageBytes = std::size_t{4} << 10;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
 }  // namespace
@@ -34,6 +35,12 @@ Pages allocate_pages(std::size_t num_bytes) {
   begin += head;
   madvise(begin, mapped_bytes - head, MADV_HUGEPAGE);  // a hint: refusal changes speed only
   return Pages(begin, PageDeleter{mapped_bytes - head});
+}
+
+void bind_pages(std::uint8_t* begin, std::size_t num_bytes) {
+  volatile std::uint8_t* bytes = begin;
+  for (std::size_t at = 0; at < num_bytes; at += kPageBytes) bytes[at] = bytes[at];
+  if (num_bytes > 0) bytes[num_bytes - 1] = bytes[num_bytes - 1];
 }
 
 }  // namespace headway

@@ -17,6 +17,9 @@ using Pages = std::unique_ptr<std::uint8_t[], PageDeleter>;
 // Throws std::bad_alloc.
 Pages allocate_pages(std::size_t num_bytes);
 
+// Binds pages that were not touched yet; what is in them stays. Nobody else may write them meanwhile.
+void bind_pages(std::uint8_t* begin, std::size_t num_bytes);
+
 // What the processor and the operating system support together.
 struct CpuFeatures {
   bool avx2 = false;        // AVX2, FMA and F16C

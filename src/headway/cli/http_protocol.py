@@ -3,8 +3,9 @@
 uvicorn waits for headers without end, keeps as many of them as come, and takes any number of connections. Here a
 connection that says nothing, or says it too slowly (RFC 9110, 15.5.9), headers that are too large (RFC 6585, 5) and
 connections beyond the limit are answered in OpenAI's error shape and closed. What is not HTTP at all gets a 400. Bodies
-are the application's affair (`headway.gateway.client_watch`). A wish to upgrade is ignored, as RFC 9110, 7.8, allows:
-uvicorn's parser would drop the body that comes with it, and Java's HTTP client wishes for HTTP/2 with every request.
+are the application's affair (`headway.gateway.client_watch`). A wish to upgrade is ignored, as RFC 9110, 7.8, allows,
+but where a stream has its socket: uvicorn's parser would drop the body that comes with it, and Java's HTTP client wishes for
+HTTP/2 with every request.
 """
 
 import asyncio
@@ -43,6 +44,9 @@ class HttpLimits:
 
 _MOST_PER_BYTE = 6
 """Bytes on the wire for a byte of body: in a chunk of its own, `1`, two line ends and itself."""
+_SOCKET = re.compile(rb"(?:\r?\n)*GET /v1/streams/[^/? ]+/ws[? ]")
+_MAX_SOCKET_LINE = 512
+_SOCKET_URL = re.compile(rb"/v1/streams/[^/? ]+/ws(?:\?|$)")
 _UPGRADE = re.compile(rb"^upgrade(?=[ \t]*:)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -62,6 +66,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._limits = limits
         self._expects_headers = True  # the parser stands before or within a request's headers
         self._num_received = 0  # bytes since it does
+        self._line = b""  # how the request begins, as far as it has come
         self._num_parsed = 0  # bytes of whole headers among them
         self._num_beside = 0  # bytes that came after the headers beyond what the body's own explain
         self._refusal: HeadwayError | None = None
@@ -91,8 +96,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return  # it was refused; the parser stands in the middle of something
         if self._expects_headers:
+            if not self._num_received:
+                self._line = b""
             self._num_received += len(data)
-            data = _without_upgrade(data)
+            data = self._without_upgrade(data)
         else:
             self._num_beside += len(data)
         super().data_received(data)
@@ -151,6 +158,18 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._refusal or InvalidRequest("The server could not read this as HTTP/1.1; check the client.")
         )
 
+    def _should_upgrade(self) -> bool:
+        """Whether this is a stream's socket: no other path has one."""
+        return _SOCKET_URL.match(self.url) is not None and super()._should_upgrade()
+
+    def _without_upgrade(self, data: bytes) -> bytes:
+        """Rename the header in a request's headers, or a part of them, unless it asks for a stream's socket."""
+        self._line = (self._line + data)[:_MAX_SOCKET_LINE]
+        if _SOCKET.match(self._line):
+            return data
+        head, end, rest = data.partition(b"\r\n\r\n")
+        return _UPGRADE.sub(b"x-upgrade", head) + end + rest
+
     @property
     def _is_idle(self) -> bool:
         """Whether no request is being answered."""
@@ -205,9 +224,3 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 + body
             )
         self.transport.close()
-
-
-def _without_upgrade(data: bytes) -> bytes:
-    """Rename the header in a request's headers, or their beginning."""
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"x-upgrade", head) + end + rest

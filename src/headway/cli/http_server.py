@@ -23,6 +23,7 @@ import uvloop
 
 from headway.cli.http_protocol import BoundedHttpProtocol, HttpLimits
 from headway.cli.service import Service, running_service
+from headway.cli.socket_protocol import SocketProtocol
 from headway.core.config import EngineConfig
 from headway.core.errors import ConfigError
 from headway.gateway.config import GatewayConfig
@@ -33,6 +34,8 @@ _LAST_WORDS_S = 2
 """After the engine stopped, cut-off streams get this long to send their error."""
 _BACKLOG = 2048
 """Connections that may wait to be accepted: uvicorn's default."""
+MAX_SOCKET_MESSAGE_BYTES = 4096
+"""Clients acknowledge, no more."""
 _OWN_DESCRIPTORS = 64
 """Kept for what the process itself opens: about 20, and the connections being refused."""
 
@@ -105,7 +108,9 @@ def _uvicorn_config(service: Service) -> uvicorn.Config:
         service.app,
         loop="none",
         http=protocol,
-        ws="none",
+        ws=SocketProtocol,
+        ws_max_size=MAX_SOCKET_MESSAGE_BYTES,
+        ws_per_message_deflate=False,
         log_config=None,
         log_level="warning",
         access_log=False,

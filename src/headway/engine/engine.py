@@ -100,6 +100,10 @@ class Engine:
         if self._tiers is not None:
             self._tiers.wake_with(wake)
 
+    def prepare(self) -> bool:
+        """Do a little of what will make later steps quicker, milliseconds of work; return whether there was anything."""
+        return self._memory.bind_next()
+
     def handle(self, message: ToEngine) -> None:
         """Take one message. Never blocks and never raises for what a message says."""
         match message:

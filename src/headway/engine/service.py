@@ -48,6 +48,10 @@ class StepEngine(Protocol):
         """Take one message; its effects show in the next step."""
         ...
 
+    def prepare(self) -> bool:
+        """Use a moment in which nobody waits, milliseconds of it; return whether there was anything to do."""
+        ...
+
     def step(self) -> StepOutputs | None:
         """Run one step; None when it could do nothing, and will not until another message or a wake-up arrives."""
         ...
@@ -92,7 +96,10 @@ def build_or_explain(build: Callable[[], StepEngine]) -> StepEngine:
 
 
 def serve(engine: StepEngine, channel: EngineChannel) -> None:
-    """Step `engine` and exchange messages until the gateway is gone, or has drained and nothing runs."""
+    """Step `engine` and exchange messages until the gateway is gone, or has drained and nothing runs.
+
+    What the engine can do ahead it does while there is nothing else to do.
+    """
     while True:
         for message in channel.receive():
             engine.handle(_expect_to_engine(message))
@@ -100,7 +107,7 @@ def serve(engine: StepEngine, channel: EngineChannel) -> None:
             return
         outputs = engine.step() if engine.has_work and not channel.congested else None
         if outputs is None:
-            channel.wait()
+            channel.wait(0.0 if engine.prepare() else None)
         else:
             channel.send(outputs)
 

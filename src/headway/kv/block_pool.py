@@ -59,6 +59,8 @@ class BlockPool:
         self._kept: dict[int, None] = {}  # as above: what is evictable, but last
         self._is_kept = [False] * num_blocks
         self._max_kept = int(num_blocks * MAX_KEPT_SHARE)
+        self.num_ever_used = 0
+        """Blocks from here on were never given to anybody."""
 
     @property
     def num_available(self) -> int:
@@ -86,6 +88,7 @@ class BlockPool:
                 self._on_evict(block)
                 self._uncache(block)
             self._references[block] = 1
+            self.num_ever_used = max(self.num_ever_used, block + 1)
             taken.append(block)
         return taken
 

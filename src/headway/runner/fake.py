@@ -46,6 +46,7 @@ class FakeRunner:
     script   decides single tokens, for tests that need a certain text
     clock    advanced by `cost_ns(step)` in every step
     steps    every executed step, for tests that look at what was asked; None = do not keep
+    bound    the blocks that were given memory ahead, in order
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class FakeRunner:
         self._cost_ns = cost_ns
         self._failure: Exception | None = None
         self.steps: list[Step] | None = [] if keep_steps else None
+        self.bound: list[int] = []
         self._tokens = array("i", [-1]) * (num_blocks * block_size)
         self._states = array("Q", [0xDEAD_BEEF_DEAD_BEEF]) * (num_blocks * block_size)  # never a valid state
 
@@ -117,6 +119,11 @@ class FakeRunner:
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block onto another."""
         self.write_block(target, self.read_block(source))
+
+    def bind_block(self, block: int) -> None:
+        """Note that a block was given its memory."""
+        self._slots(block)
+        self.bound.append(block)
 
     def _slots(self, block: int) -> tuple[int, int]:
         if not 0 <= block < self._info.num_blocks:

@@ -114,3 +114,7 @@ class NativeRunner:
     def copy_block(self, source: int, target: int) -> None:
         """Copy one KV block onto another. Raises IndexError for a block that does not exist."""
         self._cache.copy_block(source, target)
+
+    def bind_block(self, block: int) -> None:
+        """Give one KV block its memory now, huge pages at a time. Raises IndexError for a block that does not exist."""
+        self._cache.bind_block(block)

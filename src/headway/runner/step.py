@@ -169,3 +169,7 @@ class Runner(Protocol):
     def copy_block(self, source: int, target: int) -> None:
         """Copy one KV block onto another."""
         ...
+
+    def bind_block(self, block: int) -> None:
+        """Give a KV block its memory, which it otherwise gets when it is first written. Its content stays."""
+        ...

@@ -49,6 +49,10 @@ class PredictingRunner:
         self._check(source)
         self._check(target)
 
+    def bind_block(self, block: int) -> None:
+        """Do nothing: a simulated block has no memory."""
+        self._check(block)
+
     def _check(self, block: int) -> None:
         if not 0 <= block < self._info.num_blocks:
             raise IndexError(f"no block {block}")
