@@ -248,7 +248,9 @@ def test_whatever_happens_the_rules_hold(happenings: list[str | tuple[str, int]]
                     rule = RESENDING[kinds[seq]]
                     waits = len(sent_at[seq]) - 1
                     assert waits < rule.max_resends
-                    assert now_ns - max(sent_at[seq][-1], quiet_since) >= int(MIN_WAIT_NS * rule.factor**waits)
+                    assert now_ns - max(sent_at[seq][-1], quiet_since) >= int(
+                        MIN_WAIT_NS * rule.factor**waits
+                    )
                     sent_at[seq].append(now_ns)
             now_ns = until_ns
         for action in actions:

@@ -24,6 +24,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from headway.core.errors import ConfigError, StreamLogFull, StreamLogUnavailable
+from headway.streams.courier import Courier
 from headway.streams.feed import Feed
 from headway.streams.ids import stream_not_found
 from headway.streams.limits import StreamLimits, num_bytes_of
@@ -50,9 +51,10 @@ PREFIX: Final = "headway:{streams}:"
 """One hash tag keeps all keys on one node of a cluster (Redis cluster specification, "Hash tags")."""
 _OPEN, _OVER, _GONE, _TOTAL = PREFIX + "open", PREFIX + "over", PREFIX + "gone", PREFIX + "total"
 _CHANNEL: Final = PREFIX + "news"
-_MAX_CONNECTIONS: Final = 64
 _RECONNECT_S: Final = 0.5
 _EXPIRED_AT_ONCE: Final = 500
+_REPEATABLE: Final = frozenset(("append", "find", "read", "ack", "renew", "remove", "forget"))
+"""Asked once more where the answer is missing: a server that was restarted has closed every connection that waits here."""
 _SIZE: Final = struct.Struct(">I")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Entry).decode
@@ -71,11 +73,11 @@ class RedisLog:
             url,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            max_connections=_MAX_CONNECTIONS,
             retry=Retry(NoBackoff(), 0),
         )
         self._listener: Any = Redis.from_url(url, socket_timeout=None, socket_connect_timeout=timeout_s)
         self._has_complained = False
+        self._courier = Courier(self._client)
         self._name = secrets.token_hex(8)
         self._nonces = itertools.count()
         self._script = files("headway.streams").joinpath("stream_log.lua").read_bytes()
@@ -127,10 +129,7 @@ class RedisLog:
             limits.max_events, limits.max_bytes, limits.max_total_events, limits.max_total_bytes,
             *(_SIZE.pack(entry.num_bytes) + _encode(entry) for entry in entries),
         )  # fmt: skip
-        try:
-            answer = await self._call("append", lease.stream_id, *arguments)
-        except StreamLogUnavailable:
-            answer = await self._call("append", lease.stream_id, *arguments)
+        answer = await self._call("append", lease.stream_id, *arguments)
         if answer[0] == b"full":
             return None
         _check_held(answer, lease)
@@ -221,6 +220,7 @@ class RedisLog:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})
+        await self._courier.close()
         await self._client.aclose()
         await self._listener.aclose()
 
@@ -238,9 +238,18 @@ class RedisLog:
         )  # fmt: skip
         call = (len(keys), *keys, function, self._name, *arguments)
         try:
-            return await self._ask(lambda: self._client.evalsha(self._script_sha, *call))
-        except _ScriptUnknown:
-            return await self._ask(lambda: self._client.eval(self._script, *call))
+            return await self._eval(call)
+        except StreamLogUnavailable:
+            if function not in _REPEATABLE:
+                raise
+            return await self._eval(call)
+
+    async def _eval(self, call: tuple[object, ...]) -> Any:
+        try:
+            return await self._ask(lambda: self._courier.evalsha(self._script_sha, call))
+        except NoScriptError:  # the server was restarted
+            await self._load_script()
+            return await self._ask(lambda: self._courier.evalsha(self._script_sha, call))
 
     async def _load_script(self) -> None:
         self._script_sha = await self._ask(lambda: self._client.script_load(self._script))
@@ -249,7 +258,7 @@ class RedisLog:
         try:
             return await command()
         except NoScriptError:
-            raise _ScriptUnknown from None
+            raise
         except (RedisError, OSError) as error:
             if not self._has_complained:
                 self._has_complained = True
@@ -281,10 +290,6 @@ class RedisLog:
             who, what, stream_id = message["data"].decode().split(" ")
             if who != self._name:
                 (self.news if what == "news" else self.room).notify(stream_id)
-
-
-class _ScriptUnknown(Exception):
-    """The server was restarted and does not know our script."""
 
 
 def _check_held(answer: list[Any], lease: Lease) -> None:
