@@ -178,7 +178,10 @@ class Exchange:
             async with self._call.http.open(method, url, headers, body) as reply:
                 begun = True
                 self._heard_ns = self._call.clock.now_ns()
-                if reply.status not in (200, 204):
+                if reply.status == 204:  # of a resume: everything was sent, so its end was too
+                    why = f"{self.endpoint.label} has nothing left to send, but no [DONE] came."
+                    return Failure(kind=Kind.CUT, message=why, may_retry=False)
+                if reply.status != 200:
                     error = await _body(reply, _MAX_ERROR_BYTES)
                     return read_error(
                         error, reply.status, retry_after_ns(reply.headers), should_retry(reply.headers)
