@@ -20,7 +20,6 @@ from headway.client.reading import AnswerReader, Ended
 from headway.client.reply_headers import retry_after_ns, should_retry
 from headway.core.clock import NS_PER_S
 from headway.streams.ids import Cursor
-from headway.wire.stream_messages import Position, encode
 
 _MAX_WAITING: Final = 256
 """Deltas that nobody has taken yet, after which no more is read: the connection then holds the endpoint back."""
@@ -234,6 +233,8 @@ class Exchange:
         cursor = self._reader.cursor
         if self._ack_runs or cursor.seq - self._acked < _ACK_EVERY:
             return
+        from headway.wire.stream_messages import Position, encode  # 5 ms that few answers are long enough for
+
         self._acked, self._ack_runs = cursor.seq, True
         body = encode(Position(seq=cursor.seq, epoch=cursor.epoch))
         self._call.background(self._side("POST", f"/streams/{self._reader.stream_id}/ack", body))
