@@ -84,9 +84,10 @@ def test_splitting_loses_nothing(text: str, line: int, character: int) -> None:
 class Endpoint:
     """Completes with `words`, or answers `status`; "stay" in the prompt: it says nothing."""
 
-    def __init__(self, *words: str, status: int = 200) -> None:
+    def __init__(self, *words: str, status: int = 200, told: bytes = b"") -> None:
         self.words = words
         self.status = status
+        self.told = told
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -102,7 +103,7 @@ class Endpoint:
         headers = [(b"content-type", b"text/event-stream"), (b"retry-after", b"60")]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         data = b"".join(map(say, self.words)) + END
-        await send({"type": "http.response.body", "body": data if self.status == 200 else b""})
+        await send({"type": "http.response.body", "body": data if self.status == 200 else self.told})
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -158,6 +159,13 @@ def test_after_the_budget_an_editor_need_not_wait(run: Run) -> None:
         code, out, err = run({"prefix": "stay", "budget_ms": 50}, "--url", f"http://{host}:{port}")
     assert (code, out) == (Exit.DEADLINE, "")
     assert err.startswith("headway: No first token came in time.")
+
+
+def test_a_servers_words_stay_on_one_line(run: Run) -> None:
+    told = b'{"error": {"message": "no\\n\\u001b[2J"}}'
+    with live_server(Endpoint(status=400, told=told)) as (host, port):
+        code, _, err = run({"prefix": "x"}, "--url", f"http://{host}:{port}")
+    assert (code, err) == (Exit.MISTAKE, "headway: no\\n\\x1b[2J\n")
 
 
 def test_a_fallback_answers_for_a_server_that_is_not_there(run: Run) -> None:

@@ -84,6 +84,25 @@ def test_an_event_too_large_ends_the_answer() -> None:
     assert failure(reader).kind is Kind.BROKEN
 
 
+@given(
+    st.lists(
+        st.binary(max_size=40)
+        | st.sampled_from(
+            [*PIECES, b"event: error\n", b"data: {}\n\n", b"id: x\n", b"\n\n", *number(PIECES)]
+        ),
+        max_size=12,
+    )
+)
+def test_any_bytes_give_text_and_at_most_one_end(pieces: list[bytes]) -> None:
+    reader = AnswerReader()
+    for piece in pieces:
+        end = reader.end
+        deltas = reader.feed(piece, 0)
+        if end is not None:
+            assert (deltas, reader.end) == ([], end)
+    assert reader.end is None or isinstance(reader.end, Ended | Failure)
+
+
 def test_plain_streams_have_no_cursor() -> None:
     reader = AnswerReader()
     reader.feed(chat(content="a") + b"id: 17\n" + chat(content="b"), 0)

@@ -148,6 +148,13 @@ def test_a_stream_that_is_gone_is_an_error_after_text_and_never_a_splice(
     assert (ended.code, ended.message, text) == (code, "It is gone.", WORDS[:5])
 
 
+def test_a_server_that_has_nothing_left_is_not_asked_again(tmp_path: Path) -> None:
+    server = Server([Part(5), refusal("204 No Content")])
+    ended, text, _, _ = call(tmp_path, server)
+    assert type(ended) is AnswerCut
+    assert (text, server.afters) == (WORDS[:5], [5])
+
+
 def test_an_error_that_ends_the_stream_is_not_resumed(tmp_path: Path) -> None:
     error = numbered(f"{STREAM}.1.3", b'{"error": {"message": "It broke.", "code": "engine_died"}}', "error")
     server = Server([Reply(sent=[(10, EVENTS[0]), (20, EVENTS[1]), (30, error)])])

@@ -161,6 +161,18 @@ def test_connections_are_used_again(tmp_path: Path) -> None:
     serve(tmp_path, always(good("a")), test)
 
 
+def test_what_follows_a_whole_answer_changes_nothing(tmp_path: Path) -> None:
+    async def test(client: Client, endpoint: ScriptedEndpoint, _: VirtualLoop) -> None:
+        async with client.stream(MESSAGES) as stream:
+            await anext(stream)
+            await asyncio.sleep(60)  # it is whole and its connection broken long before it is read
+            assert (await stream.collect()).text == "ab"
+        assert len(endpoint.asked) == 1
+
+    reply = Reply(sent=[(10, say("a") + say("b") + END)], ending="closed")
+    serve(tmp_path, always(reply), test, endpoint={"resumable": True})
+
+
 def test_a_response_that_does_not_end_holds_nobody_up(tmp_path: Path) -> None:
     async def test(client: Client, endpoint: ScriptedEndpoint, clock: VirtualLoop) -> None:
         start = clock.now

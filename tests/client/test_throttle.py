@@ -23,11 +23,17 @@ def test_an_endpoint_that_refuses_everything_is_held_back_from_but_not_wholly() 
 
 
 def test_it_forgets_what_is_older_than_the_window() -> None:
-    throttle = Throttle(Throttling(min_requests=1))
+    throttle = Throttle(Throttling(min_requests=1, probe_s=1000))
     for _ in range(50):
         throttle.admits(0, 0.0)
     assert not throttle.admits(119 * NS_PER_S, 0.5)
     assert throttle.admits(121 * NS_PER_S, 0.6)  # of the 51, one is left: 1 / 2
+
+
+def test_one_a_second_is_always_sent() -> None:
+    throttle = Throttle(Throttling(min_requests=1))
+    sent = [throttle.admits(tenth * NS_PER_S // 10, 0.0) for tenth in range(600)]
+    assert sum(sent) == 60
 
 
 def test_who_answers_is_never_held_back() -> None:
@@ -39,20 +45,16 @@ def test_who_answers_is_never_held_back() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 10 * NS_PER_S), st.booleans()), max_size=200))
 def test_counts_are_those_of_the_window(calls: list[tuple[int, bool]]) -> None:
-    throttle = Throttle(Throttling(window_s=60, min_requests=1))
+    throttle = Throttle(Throttling(window_s=60, min_requests=1, probe_s=1e6))
     seen: list[tuple[int, bool]] = []
     now_ns = 0
-    for gap_ns, accepted in calls:
+    for number, (gap_ns, accepted) in enumerate(calls):
         now_ns += gap_ns
         oldest = now_ns // NS_PER_S - 60
         recent = [took for at_ns, took in seen if at_ns // NS_PER_S > oldest]
         chance = reject_probability(len(recent), sum(recent), 2)
-        assert throttle.admits(now_ns, chance)
-        if chance > 1e-9 and recent:
-            seen.append((now_ns, False))
-            assert not throttle.admits(
-                now_ns, min(chance * 0.5, reject_probability(len(recent) + 1, sum(recent), 2) / 2)
-            )
+        draw = chance if number % 2 else max(0.0, chance - 0.001)  # just sent, just held back
+        assert throttle.admits(now_ns, draw) == (number == 0 or draw >= chance)
         seen.append((now_ns, accepted))
         if accepted:
             throttle.accepted(now_ns)

@@ -118,7 +118,11 @@ def _answer_one(endpoints: "list[Endpoint]", args: argparse.Namespace) -> int:
     elif outcome.message is None:
         print(outcome.text, end="")
     else:
-        print(f"headway: {outcome.message}", file=sys.stderr)
+        # A server's words: nothing in them may end the line or control the terminal.
+        words = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in outcome.message
+        )
+        print(f"headway: {words}", file=sys.stderr)
     return int(exit_code(outcome))
 
 

@@ -49,7 +49,8 @@ class Attempt:
     """One time that an endpoint was asked.
 
     start_ns, took_ns  since the call began; until it answered its first token, failed, or was given up
-    outcome            "answered", "lost" (another one was quicker, or the call ended), or the `code` of what went wrong
+    outcome            "answered", "lost" (another one was quicker, or the call ended), or what went wrong: the endpoint's
+                       `code`, else "busy", "slow", "unreachable" … (`client.failure.Kind`)
     status             HTTP status, None = there was none
     """
 

@@ -20,7 +20,6 @@ from headway.client.reading import AnswerReader, Ended
 from headway.client.reply_headers import retry_after_ns, should_retry
 from headway.core.clock import NS_PER_S
 from headway.streams.ids import Cursor
-from headway.wire.stream_messages import Position, encode
 
 _MAX_WAITING: Final = 256
 """Deltas that nobody has taken yet, after which no more is read: the connection then holds the endpoint back."""
@@ -159,11 +158,12 @@ class Exchange:
         try:
             while not reading.done():
                 silent_ns = self._call.clock.now_ns() - self._heard_ns
-                if silent_ns >= self._call.idle_ns and self._room.is_set():
+                if silent_ns >= self._call.idle_ns and self._room.is_set() and self.end is None:
                     return Failure(kind=Kind.CUT, message=f"{self.endpoint.label} went silent.")
-                wait_ns = self._call.idle_ns - silent_ns if self._room.is_set() else self._call.idle_ns
+                wait_ns = self._call.idle_ns - (silent_ns if self._room.is_set() and self.end is None else 0)
                 await asyncio.wait({reading}, timeout=wait_ns / NS_PER_S)
-            return reading.result()
+            failure = reading.result()
+            return failure if self.end is None else None  # what follows a whole answer changes nothing
         finally:
             if not reading.done():
                 reading.cancel()
@@ -177,7 +177,10 @@ class Exchange:
             async with self._call.http.open(method, url, headers, body) as reply:
                 begun = True
                 self._heard_ns = self._call.clock.now_ns()
-                if reply.status not in (200, 204):
+                if reply.status == 204:  # of a resume: everything was sent, so its end was too
+                    why = f"{self.endpoint.label} has nothing left to send, but no [DONE] came."
+                    return Failure(kind=Kind.CUT, message=why, may_retry=False)
+                if reply.status != 200:
                     error = await _body(reply, _MAX_ERROR_BYTES)
                     return read_error(
                         error, reply.status, retry_after_ns(reply.headers), should_retry(reply.headers)
@@ -230,6 +233,8 @@ class Exchange:
         cursor = self._reader.cursor
         if self._ack_runs or cursor.seq - self._acked < _ACK_EVERY:
             return
+        from headway.wire.stream_messages import Position, encode  # 5 ms that few answers are long enough for
+
         self._acked, self._ack_runs = cursor.seq, True
         body = encode(Position(seq=cursor.seq, epoch=cursor.epoch))
         self._call.background(self._side("POST", f"/streams/{self._reader.stream_id}/ack", body))

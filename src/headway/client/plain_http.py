@@ -17,6 +17,7 @@ from headway.client.http import HttpFailure
 from headway.client.policy import Endpoint
 
 _READ_BYTES: Final = 1 << 16
+_FIRST_FINAL_STATUS: Final = 200
 _PROXIES: Final = ("http_proxy", "all_proxy")
 
 
@@ -38,18 +39,21 @@ class _Response:
         self._head_came = False
         self._ended = False
 
+    def on_message_begin(self) -> None:
+        self.headers.clear()  # an interim response may have come before (RFC 9110, 15.2)
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
-        self._head_came = True
+        self._head_came = self.status >= _FIRST_FINAL_STATUS
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        self._ended = True
+        self._ended = self._head_came
 
     async def head(self) -> None:
         """Wait for the response's head; raises HttpFailure."""
@@ -70,7 +74,7 @@ class _Response:
                 return
 
     async def _read(self) -> bool:
-        """Read once; return False when the connection is at its end. An interim response is passed over."""
+        """Read once; return False when the connection is at its end."""
         data = await self._reader.read(_READ_BYTES)
         try:
             if data:
@@ -101,7 +105,10 @@ class PlainHttp:
                 "content-length": str(len(body or b"")),
                 **headers,
             }
-            head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in fields.items())
+            lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+            if any(char in line for line in lines for char in "\r\n\0"):
+                raise HttpFailure("a header of the request has a line end")
+            head = "".join(f"{line}\r\n" for line in lines)
             writer.write(head.encode() + b"\r\n" + (body or b""))
             response = _Response(reader)
             await response.head()

@@ -124,15 +124,17 @@ class Throttling:
     window_s      what counts; two minutes as in the book
     min_requests  below which nothing is held back: the book's services ask thousands, an editor's first failure would
                   have every second call of the next two minutes refused
+    probe_s       one call is sent at least so often: a person's calls are not held back, and a server that is back is found
     """
 
     k: float = 2.0
     window_s: float = 120.0
     min_requests: int = 10
+    probe_s: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.k >= 1 or not self.window_s > 0 or self.min_requests < 1:
-            raise ConfigError("Throttling takes k ≥ 1, a window above 0 s and min_requests ≥ 1.")
+        if not self.k >= 1 or not self.window_s > 0 or self.min_requests < 1 or not self.probe_s > 0:
+            raise ConfigError("Throttling takes k ≥ 1, min_requests ≥ 1, and times above 0 s.")
 
 
 def to_ns(seconds: float) -> int:

@@ -2,7 +2,7 @@
 
 A call is held back with probability max(0, (requests - k · accepts) / (requests + 1)) over the last two minutes, where calls
 held back count as requests. So an endpoint that refuses everything still sees a few calls, and when it takes them again,
-the others follow within the window.
+the others follow within the window. One a second is always sent, so that who asks seldom finds out at once.
 """
 
 from collections import deque
@@ -27,16 +27,19 @@ class Throttle:
         self._slices: deque[list[int]] = deque()  # [number of the slice, requests, accepts]
         self._requests = 0
         self._accepts = 0
+        self._sent_ns: int | None = None
 
     def admits(self, now_ns: int, draw: float) -> bool:
         """Count a request and return whether it may be sent. `draw`: within [0, 1)."""
         self._forget(now_ns)
-        held = self._requests >= self._rules.min_requests and draw < reject_probability(
-            self._requests, self._accepts, self._rules.k
-        )
+        probes = self._sent_ns is None or now_ns - self._sent_ns >= to_ns(self._rules.probe_s)
+        few = self._requests < self._rules.min_requests
+        sent = few or probes or draw >= reject_probability(self._requests, self._accepts, self._rules.k)
         self._slice(now_ns)[1] += 1
         self._requests += 1
-        return not held
+        if sent:
+            self._sent_ns = now_ns
+        return sent
 
     def accepted(self, now_ns: int) -> None:
         """Count a request that the endpoint took: it answered, or said that the request is wrong."""
