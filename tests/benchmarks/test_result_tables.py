@@ -13,6 +13,7 @@ from endpoints import public_tool
 from endpoints.render import render as render_endpoints
 from peers.places import DOCUMENT, RESULTS, ROOT
 from peers.render import render
+from prompts.render import render as render_prompts
 from scheduling.render import render as render_scheduling
 
 
@@ -48,6 +49,7 @@ def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
     [
         ("endpoints", DOCUMENT, render_endpoints),
         ("scheduling", DOCUMENT, render_scheduling),
+        ("prompts", DOCUMENT, render_prompts),
         ("public-tool", public_tool.DOCUMENT, public_tool.render),
     ],
 )

@@ -19,6 +19,7 @@ from headway.wire.completion_request import parse_completion
 from headway.wire.embeddings import parse_embedding
 from headway.wire.messages_request import parse_count_call, parse_message_call
 from headway.wire.responses_request import parse_responses
+from headway.wire.summary_request import parse_summary
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 SPARSE_BYTES = 4 * 1024 * 1024
@@ -35,6 +36,7 @@ _PARSERS = (
     parse_message_call,
     parse_count_call,
     parse_responses,
+    parse_summary,
 )
 
 

@@ -4,6 +4,7 @@ What serves, and what signals do to it, is in `http_server`, which is imported o
 """
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headway.cli.options import (
@@ -21,6 +22,7 @@ from headway.cli.options import (
 from headway.core.request import Pooling
 from headway.gateway.config import GatewayConfig
 from headway.models.sources import served_name
+from headway.wire.profile import ProfileSettings
 
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
@@ -102,6 +104,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="how /v1/embeddings makes one vector of a text: the mean of its tokens' states, or the last one "
         "(default: what the model's files say; without a word there, embeddings are refused)",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        type=Path,
+        help="TOML or JSON file with the role and domain that /v1/profile tells programs (default: neither)",
+    )
     add_engine_options(parser)
     add_scheduler_options(parser)
     add_log_options(parser)
@@ -111,10 +119,12 @@ def add_parser(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until stopped; raises HeadwayError when the service cannot start."""
     from headway.cli.http_server import bind, serve
+    from headway.cli.profile_file import read_profile
     from headway.models.fetch import resolve_model
     from headway.obs.logs import configure
 
     configure(args.log_level.upper(), args.log_json)
+    profile = ProfileSettings() if args.profile is None else read_profile(args.profile)
     with bind(args.host, args.port) as listener:
         path = resolve_model(args.model)
         return serve(
@@ -127,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
                 trust_headers=args.trust_headers,
                 share_prefixes=args.share_prefixes,
                 pooling=args.pooling,
+                profile=profile,
             ),
             drain_timeout_s=args.drain_timeout,
             log_level=args.log_level.upper(),

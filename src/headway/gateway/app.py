@@ -17,8 +17,10 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.generate import Generate
 from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
+from headway.gateway.profile import ProfileEndpoint
 from headway.gateway.responses import ResponsesEndpoint
 from headway.gateway.sessions import SessionEndpoint
+from headway.gateway.summary import SUMMARY_CLASS, SummaryEndpoint
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
 from headway.wire.messages_response import message_error
@@ -66,9 +68,15 @@ def create_app(gateway: Gateway) -> Starlette:
                 methods=["POST"],
             ),
             Route("/v1/embeddings", Embeddings(gateway), methods=["POST"]),
+            Route("/v1/profile", ProfileEndpoint(gateway).profile),
+            Route(
+                "/v1/summary",
+                Generate(gateway, SummaryEndpoint(chat), service_class=SUMMARY_CLASS),
+                methods=["POST"],
+            ),
             Route("/tokenize", TokenService(gateway, parse_tokenize, tokenized), methods=["POST"]),
             Route("/detokenize", TokenService(gateway, parse_detokenize, detokenized), methods=["POST"]),
-            Route("/v1/sessions/{session}", SessionEndpoint(gateway).release, methods=["DELETE"]),
+            Route("/v1/sessions/{session:path}", SessionEndpoint(gateway).release, methods=["DELETE"]),
             Route("/v1/models", plain.models),
             Route("/v1/models/{name:path}", plain.model),
             Route("/health", plain.health),

@@ -5,7 +5,7 @@ It knows no endpoint: what a call does between its body and its answer is passed
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
+from headway.core.request import ServiceClass
 from headway.gateway import admission
 from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
 from headway.gateway.edge import request_info, unexpected
@@ -60,8 +61,10 @@ async def conduct(
     send: Send,
     parse: Callable[[bytes], C],
     serve: Callable[[OpenCall[C]], Awaitable[None]],
+    *,
+    service_class: ServiceClass | None = None,
 ) -> None:
-    """Serve one call with `serve`, which ends its record when all went well.
+    """Serve one call with `serve`, which ends its record when all went well; in `service_class`, unless that is None.
 
     Raises the HeadwayError that ended the call, which a stream that began has told already.
     """
@@ -70,6 +73,11 @@ async def conduct(
     if gateway.config.trust_headers:
         info.terms = parse_service_headers(scope["headers"])
     terms = info.terms or ServiceTerms()
+    if service_class is not None:
+        terms = replace(terms, service_class=service_class)
+        info.terms = (
+            terms if info.terms is not None else None
+        )  # the access line tells the class it was served in
     served = find_model(gateway.models, call.model)
     record = info.record = RequestRecord(
         request_id=info.request_id,

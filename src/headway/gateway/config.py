@@ -3,6 +3,7 @@
 import msgspec
 
 from headway.core.request import Pooling
+from headway.wire.profile import ProfileSettings
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,5 +34,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     is known, or a proxy sets those headers and drops what strangers sent; else anybody could promote himself."""
     share_prefixes: bool = False
     """Whether tenants share one prefix cache. Then how fast an answer begins tells a tenant what others have asked."""
+    profile: ProfileSettings = ProfileSettings()
+    """What `/v1/profile` tells programs of role and domain."""
     allow_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the service (CORS); empty = none, ("*",) = all."""

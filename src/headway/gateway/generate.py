@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
-from headway.core.request import Grammar, Request
+from headway.core.request import Grammar, Request, ServiceClass
 from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
 from headway.gateway.call_ids import new_call_key
@@ -73,15 +73,29 @@ class Endpoint(Protocol[C]):
 
 
 class Generate(Generic[C]):
-    """The ASGI application of a generating endpoint."""
+    """The ASGI application of a generating endpoint.
 
-    def __init__(self, gateway: Gateway, endpoint: Endpoint[C]) -> None:
+    service_class   of every call, whatever its headers ask for; None = as they have it
+    """
+
+    def __init__(
+        self, gateway: Gateway, endpoint: Endpoint[C], *, service_class: ServiceClass | None = None
+    ) -> None:
         self._gateway = gateway
         self._endpoint = endpoint
+        self._service_class = service_class
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; raises the HeadwayError that ended it, which a stream that began has told already."""
-        await conduct(self._gateway, scope, receive, send, self._endpoint.parse, self._serve)
+        await conduct(
+            self._gateway,
+            scope,
+            receive,
+            send,
+            self._endpoint.parse,
+            self._serve,
+            service_class=self._service_class,
+        )
 
     async def _serve(self, open_call: OpenCall[C]) -> None:
         gateway, call, served = self._gateway, open_call.call, open_call.served

@@ -103,9 +103,10 @@ class Generation:
                 if found or error is None:
                     yield found
                 if error is not None and not self._cancelled:
-                    if died is None and not self._survives(error):
+                    if died is None and self._survives(error):
+                        died = error
+                    elif type(error) is not type(died):  # of an engine that ended, each prompt hears
                         raise error
-                    died = error
             if died is None or self._cancelled or self._choices.all_ended:
                 break
             await self._go_on(died)
