@@ -9,7 +9,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from headway.core.clock import ManualClock
-from headway.core.errors import Draining, EngineDied, EngineUnavailable, HeadwayError, QueueFull
+from headway.core.errors import (
+    Draining,
+    EngineDied,
+    EngineUnavailable,
+    HeadwayError,
+    InternalError,
+    QueueFull,
+)
 from headway.core.messages import EngineInfo, ErrorInfo
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
@@ -136,6 +143,17 @@ async def test_no_engine_is_waited_for_when_every_choice_has_ended() -> None:
     await reader.task
     assert reader.text == "ab"
     assert engine.requests == [request]
+
+
+async def test_a_prompt_that_failed_for_itself_is_told_though_the_engine_ended_then() -> None:
+    engine = Engine()
+    reader = Reader(generation(engine, num_prompts=2))
+    await engine.wait_requests(2)
+    engine.comes_back()
+    engine.fail(engine.requests[0], DIED)
+    engine.fail(engine.requests[1], ErrorInfo(code="internal_error", message="A bug."))
+    with pytest.raises(InternalError, match="A bug"):
+        await reader.task
 
 
 @pytest.mark.parametrize("survives", [True, False])

@@ -48,9 +48,9 @@ class SummaryEndpoint:
         """Return what the answer must match: nothing, of a parsed summary."""
         return self._chat.grammar(call, served)
 
-    def text_maker(self, call: ChatCall, served: ServedModel) -> TextMaker:
+    def text_maker(self, call: ChatCall, served: ServedModel, call_key: bytes) -> TextMaker:
         """Return what makes an empty text, which keeps calls apart from it, should the model make any."""
-        return self._chat.text_maker(call, served)
+        return self._chat.text_maker(call, served, call_key)
 
     def answer(self, call: ChatCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""
