@@ -220,6 +220,21 @@ async def test_it_is_given_up_only_if_it_never_gets_on() -> None:
     assert reader.text == "a" * 6
 
 
+@pytest.mark.parametrize("num_tokens", [0, 1])
+async def test_one_that_never_had_a_token_is_given_up_sooner(num_tokens: int) -> None:
+    engine = Engine()
+    reader = Reader(generation(engine))
+    await engine.wait_requests(1)
+    engine.emit(engine.requests[0], b"a" * num_tokens)
+    for number in range(1, 3 + num_tokens):
+        await engine.wait_requests(number)
+        engine.comes_back()
+        engine.lost()
+    with pytest.raises(EngineDied, match="Gone"):
+        await reader.task
+    assert len(engine.requests) == 2 + num_tokens
+
+
 async def test_an_engine_that_ends_again_before_it_is_asked_is_waited_for() -> None:
     engine = Engine()
     reader = Reader(generation(engine))

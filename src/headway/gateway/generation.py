@@ -42,7 +42,7 @@ class Generation:
         self._engine = engine
         self._choices = choices
         self._record = record
-        self._survival = Survival(engine) if survives else None
+        self._survival = Survival(engine, begun=choices.interrupted) if survives else None
         self._running: list[tuple[int, Request]] = []  # (prompt, request), by source
         self._num_open = 0  # sources whose terminal event has not come
         self._batches: AsyncIterator[tuple[int, Batch]] | None = None
