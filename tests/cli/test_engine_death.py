@@ -30,8 +30,13 @@ def test_a_killed_engine_is_replaced_and_answers_go_on(tiny_model: Path, tmp_pat
             assert eventually(lambda: server.metrics()["headway_requests_running"] == 2)
             before = server.metrics()
             os.kill(server.engine_pid, signal.SIGKILL)
+            assert eventually(lambda: server.metrics()["headway_engine_restarts_total"] == 1)
+            assert eventually(lambda: server.get("/ready").status_code == 200)
+            second = wait_for_engine(server.process.pid)
+            assert second != server.engine_pid
+            os.kill(second, signal.SIGKILL)
             assert eventually(lambda: server.get("/ready").status_code == 503)
-            ready = server.get("/ready")  # it waits a second before it loads again
+            ready = server.get("/ready")  # before it loads again so soon it waits a second
             assert ready.json()["models"] == {"tiny": "restarting"}
             refused = server.complete(max_tokens=1)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_unavailable")
@@ -49,10 +54,10 @@ def test_a_killed_engine_is_replaced_and_answers_go_on(tiny_model: Path, tmp_pat
         assert text_of([first, *rest]) == response.json()["choices"][0]["text"]
 
         assert eventually(lambda: server.get("/ready").status_code == 200)
-        assert wait_for_engine(server.process.pid) != server.engine_pid
+        assert wait_for_engine(server.process.pid) != second
         assert server.complete("self", max_tokens=32).json()["choices"][0]["text"] == text
         after = server.metrics()
-        assert after["headway_engine_restarts_total"] == 1
+        assert after["headway_engine_restarts_total"] == 2
         assert after["headway_requests_total{class=normal}{outcome=length}"] == 4
         assert not any(value for name, value in after.items() if "outcome=error" in name)
         for earlier, later in ((before, down), (down, after)):

@@ -182,6 +182,23 @@ async def test_a_request_that_ends_every_engine_is_given_up(stack: Stack) -> Non
     stack.assert_idle()
 
 
+async def test_a_prompt_that_ends_engines_takes_no_answer_with_it_that_had_begun(stack: Stack) -> None:
+    expected = await stack.text("good")
+    async with stack.post("good") as good:
+        await stack.arrive(1)
+        await stack.step(3)
+        async with stack.post("bad", stream=False) as bad:
+            for _ in range(2):
+                await stack.arrive(2)
+                stack.engine.crash()
+            assert await bad.read_status() == 500
+        await stack.arrive(1)
+        await stack.step(25)
+        assert await read_text(good) == expected
+    assert stack.outcomes == ["length", "error", "length"]
+    stack.assert_idle()
+
+
 async def test_a_client_that_leaves_while_no_engine_is_there_is_forgotten(
     stack: Stack, restarts: asyncio.Event
 ) -> None:

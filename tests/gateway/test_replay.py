@@ -6,7 +6,7 @@ several choices and prompts, in all four APIs.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import msgspec
@@ -15,11 +15,14 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from headway.core.caller import Caller, CallerLimits
-from headway.core.clock import ManualClock
+from headway.core.clock import Clock, ManualClock
+from headway.core.config import EngineConfig
 from headway.core.errors import EngineDied
 from headway.core.messages import ChoiceFinished, EngineInfo, Finished, Usage
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
+from headway.engine.engine import Engine, engine_info
+from headway.engine.inline import InlineEngineClient
 from headway.gateway.answer import Answer, AnswerHead
 from headway.gateway.chat import ChatEndpoint
 from headway.gateway.choices import Choices
@@ -33,6 +36,8 @@ from headway.gateway.request_record import RequestRecord
 from headway.gateway.responses import ResponsesEndpoint
 from headway.gateway.step_record import StepRecord, decode_steps, encode_step
 from headway.gateway.stored_call import StoredCall, decode_call, encode_call
+from headway.gateway.text_events import Piece
+from headway.runner.fake import FakeRunner
 from headway.wire.service_headers import ServiceTerms
 from support.gateway_app import served
 from support.scripted_client import INFO, FakeEngineClient, delta
@@ -62,6 +67,9 @@ FRAGMENTS: Final = (
     CALL[:40],
     '{"name"',
 )
+
+Said = dict[int, str]
+"""Text by choice, "|" at its end."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +287,79 @@ async def check(case: Case, cuts: list[int]) -> None:
 @given(case=cases(), cuts=st.lists(st.integers(0, 99), min_size=1, max_size=3))
 def test_any_stream_cut_anywhere_goes_on_without_a_seam(case: Case, cuts: list[int]) -> None:
     asyncio.run(check(case, cuts))
+
+
+class Numbers(MarkedTokenizer):
+    """Writes each token of the fake runner as its number."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return b"<%d>" % token_id
+
+    def is_special(self, token_id: int) -> bool:
+        del token_id
+        return False
+
+
+def build(config: EngineConfig, clock: Clock) -> Engine:
+    runner = FakeRunner(num_blocks=64, max_context=512)
+    return Engine(runner, config.scheduler, clock, engine_info(config.model, runner))
+
+
+async def engines_text(
+    call: StoredCall, steps: list[StepRecord] | None, num_batches: int | None
+) -> tuple[Said, list[StepRecord]]:
+    """Have an engine of its own generate what is left of `call` after `steps`, or so many batches of it."""
+    engine = InlineEngineClient(EngineConfig(model="fake"), ManualClock(), factory=build, auto_step=True)
+    await engine.start()
+    endpoint, model = ENDPOINTS[call.endpoint], served(engine, tokenizer=Numbers())
+    made: list[StepRecord] = []
+    said: Said = {}
+    if steps is None:
+        choices = Choices(call.requests, endpoint.text_maker(endpoint.parse(call.body), model, call.call_key))
+        generation = Generation(engine=engine, choices=choices, record=new_record())
+    else:
+        generation, _ = replay(endpoint, model, call, steps, new_record())
+    async with generation:
+        async for events in generation.events():
+            made.append(generation.step)
+            for piece in events:
+                said[piece.choice] = said.get(piece.choice, "") + (
+                    piece.text if isinstance(piece, Piece) else "|"
+                )
+            if len(made) == num_batches:
+                generation.cancel()
+                break
+    await engine.close()
+    return said, made
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(cut=st.integers(1, 30), seed=st.integers(0, 3), stop=st.sampled_from([[], ["9>"]]))
+def test_what_a_gateway_left_a_real_engine_ends(cut: int, seed: int, stop: list[str]) -> None:
+    """Two prompts, three choices each, from an engine that drafts: all that was said is what one engine says."""
+    body: dict[str, object] = {"prompt": ["hi", "ho"], "n": 3, "stop": stop, "stream": True}
+    case = Case("/v1/completions", body, 2, 3, False, ())
+    call = stored(case, ENDPOINTS[case.path])
+    fingerprint = engine_info("fake", FakeRunner(num_blocks=64, max_context=512)).system_fingerprint
+    sampling = SamplingParams(temperature=1.0, seed=seed, logit_bias=((5, 100.0), (9, 100.0), (7, 100.0)))
+    call = msgspec.structs.replace(
+        call,
+        head=replace(call.head, system_fingerprint=fingerprint),
+        requests=tuple(
+            msgspec.structs.replace(request, sampling=sampling, max_tokens=24, token_ids=(number, 2, 3))
+            for number, request in enumerate(call.requests)
+        ),
+    )
+
+    async def run() -> None:
+        whole, _ = await engines_text(call, None, None)
+        assert len(set(whole.values())) > 3
+        before, steps = await engines_text(call, None, cut)
+        after, _ = await engines_text(decode_call(encode_call(call)), steps, None)
+        assert {choice: before.get(choice, "") + after.get(choice, "") for choice in whole} == whole
+        event("cut" if after else "it had ended")
+
+    asyncio.run(run())
 
 
 def test_what_the_cache_gave_the_first_engine_counts() -> None:

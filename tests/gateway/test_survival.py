@@ -9,7 +9,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from headway.core.clock import ManualClock
-from headway.core.errors import Draining, EngineDied, EngineUnavailable, HeadwayError, QueueFull
+from headway.core.errors import (
+    Draining,
+    EngineDied,
+    EngineUnavailable,
+    HeadwayError,
+    InternalError,
+    QueueFull,
+)
 from headway.core.messages import EngineInfo, ErrorInfo
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
@@ -138,6 +145,17 @@ async def test_no_engine_is_waited_for_when_every_choice_has_ended() -> None:
     assert engine.requests == [request]
 
 
+async def test_a_prompt_that_failed_for_itself_is_told_though_the_engine_ended_then() -> None:
+    engine = Engine()
+    reader = Reader(generation(engine, num_prompts=2))
+    await engine.wait_requests(2)
+    engine.comes_back()
+    engine.fail(engine.requests[0], DIED)
+    engine.fail(engine.requests[1], ErrorInfo(code="internal_error", message="A bug."))
+    with pytest.raises(InternalError, match="A bug"):
+        await reader.task
+
+
 @pytest.mark.parametrize("survives", [True, False])
 async def test_who_did_not_ask_for_it_is_told_at_once(survives: bool) -> None:
     engine = Engine(msgspec.structs.replace(INFO, repeats_exactly=not survives))
@@ -200,6 +218,21 @@ async def test_it_is_given_up_only_if_it_never_gets_on() -> None:
     with pytest.raises(EngineDied, match="Gone"):
         await reader.task
     assert reader.text == "a" * 6
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1])
+async def test_one_that_never_had_a_token_is_given_up_sooner(num_tokens: int) -> None:
+    engine = Engine()
+    reader = Reader(generation(engine))
+    await engine.wait_requests(1)
+    engine.emit(engine.requests[0], b"a" * num_tokens)
+    for number in range(1, 3 + num_tokens):
+        await engine.wait_requests(number)
+        engine.comes_back()
+        engine.lost()
+    with pytest.raises(EngineDied, match="Gone"):
+        await reader.task
+    assert len(engine.requests) == 2 + num_tokens
 
 
 async def test_an_engine_that_ends_again_before_it_is_asked_is_waited_for() -> None:

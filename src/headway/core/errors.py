@@ -28,7 +28,7 @@ HeadwayError
 │   ├── StreamLogUnavailable  where streams are kept cannot be reached or written
 │   ├── AccessUnavailable     who asks cannot be told now: the store of tokens fails
 │   └── EngineUnavailable     the engine process is starting or restarting
-├── EngineDied                500  the engine ended while the request ran
+├── EngineDied                500  the engine ended while the request ran, and none that goes on with it came back
 ├── InternalError             500  a bug of ours; details stay in the log
 ├── ModelFileError            a model file is malformed, truncated or unsupported (CLI: one line, exit code 2)
 ├── ConfigError               a setting is unknown or out of range (CLI: one line, exit code 2)

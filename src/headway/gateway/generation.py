@@ -42,7 +42,7 @@ class Generation:
         self._engine = engine
         self._choices = choices
         self._record = record
-        self._survival = Survival(engine) if survives else None
+        self._survival = Survival(engine, begun=choices.interrupted) if survives else None
         self._running: list[tuple[int, Request]] = []  # (prompt, request), by source
         self._num_open = 0  # sources whose terminal event has not come
         self._batches: AsyncIterator[tuple[int, Batch]] | None = None
@@ -104,9 +104,10 @@ class Generation:
                 if found or error is None:
                     yield found
                 if error is not None and not self._cancelled:
-                    if died is None and not self._survives(error):
+                    if died is None and self._survives(error):
+                        died = error
+                    elif type(error) is not type(died):  # of an engine that ended, each prompt hears
                         raise error
-                    died = error
             if died is None or self._cancelled or self._choices.all_ended:
                 break
             await self._go_on(died)
