@@ -66,6 +66,7 @@ class Assembly:
                 log,
                 clock,
                 StreamTerms(grace_s=config.stream_grace_s, keeps_steps=config.streams != "memory"),
+                tell=hook,
             ),
         )
         return gateway, create_app(gateway)

@@ -18,7 +18,7 @@ from headway.cli.access_file import AccessSettings, open_door
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig
 from headway.core.errors import ModelFileError
-from headway.core.events import CallEnded
+from headway.core.events import CallEnded, Hook
 from headway.core.hooks import also
 from headway.engine.client import EngineClient
 from headway.engine.frames import LogSettings
@@ -77,8 +77,8 @@ async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
     )
     try:
         assembly = await _start(engine, settings.engine, settings.gateway)
-        door = await open_door(settings.access, clock)
-        hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
+        hook: Hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
+        door = await open_door(settings.access, clock, hook)
         gateway, app = await assembly.finish(engine, door, clock, hook, metrics.page)
     except BaseException:
         await engine.close()

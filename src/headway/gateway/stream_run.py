@@ -12,6 +12,8 @@ import msgspec
 
 from headway.core.clock import Clock
 from headway.core.errors import Draining, HeadwayError, InternalError, StreamUnread
+from headway.core.events import Hook, StreamAbandoned
+from headway.core.hooks import emit
 from headway.gateway.answer import Answer
 from headway.gateway.door import Call
 from headway.gateway.generation import Generation
@@ -42,6 +44,7 @@ class StreamTerms(msgspec.Struct, frozen=True, kw_only=True):
 class StreamRun:
     """A generation and its stream; `run` is to be a task of its own.
 
+    tell     hears of its being abandoned
     meta     what another process needs to go on with it
     writer   of a stream that was begun elsewhere; None = it begins here
     opened   done once the stream has its name; or what was raised before
@@ -60,6 +63,7 @@ class StreamRun:
         answer: Answer,
         record: RequestRecord,
         limited: Call,
+        tell: Hook | None = None,
         meta: bytes = b"",
         writer: StreamWriter | None = None,
     ) -> None:
@@ -75,6 +79,7 @@ class StreamRun:
         self._answer = answer
         self._record = record
         self._limited = limited
+        self._tell = tell
         self._meta = meta
         self._writer = writer
         self._steps = b""  # what the generation did since the last append
@@ -157,6 +162,7 @@ class StreamRun:
         self._grace = asyncio.get_running_loop().call_later(self._terms.grace_s, self._abandon)
 
     def _abandon(self) -> None:
+        emit(self._tell, StreamAbandoned())
         waited = f"{self._terms.grace_s:g} s"
         self.cancel(StreamUnread(f"Nobody read the stream for {waited}; send the request again."))
 

@@ -13,7 +13,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
 from headway.core.clock import NS_PER_S
-from headway.core.errors import HeadwayError, InvalidRequest
+from headway.core.errors import HeadwayError, InvalidRequest, ResyncRequired
+from headway.core.events import StreamEventKind, StreamResent, StreamResumed
 from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
 from headway.gateway.stream_answer import STREAM_HEADER
@@ -63,8 +64,11 @@ class StreamSocket:
             owner = request_info(scope).owner
             record, after = await self._streams.find(stream_id, owner, cursor)
         except HeadwayError as error:
+            if isinstance(error, ResyncRequired):
+                self._gateway.tell(StreamResumed(resync=True))
             await deny(send, error)
             return
+        self._gateway.tell(StreamResumed(replayed=max(0, record.last_seq - after)))
         headers = [(STREAM_HEADER.encode(), stream_id.encode())]
         await send({"type": "websocket.accept", "headers": headers})
         unsent: Callable[[], int] = scope["extensions"].get("headway.unsent_bytes", lambda: 0)
@@ -95,6 +99,7 @@ class _Conversation:
         send: Send,
     ) -> None:
         self._clock = gateway.clock
+        self._tell = gateway.tell
         self._send_timeout_s = gateway.config.slow_reader_timeout_s
         self._streams = streams
         self._stream_id = stream_id
@@ -205,6 +210,9 @@ class _Conversation:
                 continue
             event = at_hand.get(action.seq) or await self._again(action.seq)
             if event is not None:
+                if isinstance(action, Resend):
+                    kind: StreamEventKind = "content" if event.entry.kind == "content" else "control"
+                    self._tell(StreamResent(kind=kind))
                 await self._say(
                     StreamEvent(
                         epoch=self._epoch,

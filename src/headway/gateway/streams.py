@@ -15,6 +15,7 @@ import msgspec
 
 from headway.core.clock import Clock
 from headway.core.errors import HeadwayError, ResyncRequired
+from headway.core.events import Hook
 from headway.gateway.answer import Answer
 from headway.gateway.door import Call
 from headway.gateway.generation import Generation
@@ -49,15 +50,23 @@ class Streams:
     """All resumable streams of a gateway.
 
     ping_s    after how long without an event a comment keeps a connection from being closed as idle
+    tell      hears of streams that were abandoned
     """
 
     def __init__(
-        self, log: StreamLog, clock: Clock, terms: StreamTerms = DEFAULT_TERMS, *, ping_s: float = 10.0
+        self,
+        log: StreamLog,
+        clock: Clock,
+        terms: StreamTerms = DEFAULT_TERMS,
+        *,
+        ping_s: float = 10.0,
+        tell: Hook | None = None,
     ) -> None:
         self.log = log
         self.terms = terms
         self.ping_s = ping_s
         self._clock = clock
+        self._tell = tell
         self._runs: dict[str, StreamRun] = {}
         self._num_readers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,6 +96,7 @@ class Streams:
             answer=answer,
             record=record,
             limited=limited,
+            tell=self._tell,
             meta=meta,
         )
         limited.is_kept = True
@@ -198,6 +208,7 @@ class Streams:
             answer=answer,
             record=request,
             limited=Call(),
+            tell=self._tell,
             writer=writer,
         )
         for _ in range(self._num_readers[stream_id]):
