@@ -1,6 +1,17 @@
+import msgspec
+import pytest
+
 from headway.core.clock import NS_PER_S
 from headway.streams.limits import StreamLimits, Usage, fits
 from headway.streams.pressure import PATIENCE_NS, Pressure, after_attempt, patience_left_ns
+
+
+@pytest.mark.parametrize("key", StreamLimits.__struct_fields__)
+def test_a_limit_of_nothing_and_an_unknown_one_are_refused_by_name(key: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=key):
+        msgspec.convert({key: 0}, StreamLimits)
+    with pytest.raises(msgspec.ValidationError, match=f"{key}x"):
+        msgspec.convert({f"{key}x": 1}, StreamLimits)
 
 
 def test_a_full_log_pauses_until_patience_ends_and_room_starts_it_afresh() -> None:

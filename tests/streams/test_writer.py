@@ -1,9 +1,10 @@
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from headway.core.clock import ManualClock
-from headway.core.errors import ResyncRequired, StreamUnread
+from headway.core.errors import ResyncRequired, StreamLogUnavailable, StreamUnread
 from headway.streams.limits import StreamLimits
 from headway.streams.log import LeaseLost
 from headway.streams.memory_log import MemoryLog
@@ -93,7 +94,7 @@ async def test_a_writer_that_is_cancelled_while_the_log_writes_knows_what_is_in_
             self,
             lease: Lease,
             after: int,
-            entries: "list[Entry] | tuple[Entry, ...]",  # type: ignore[override]
+            entries: Sequence[Entry],
             progress: bytes = b"",
             end: EndState | None = None,
         ) -> int | None:
@@ -112,6 +113,48 @@ async def test_a_writer_that_is_cancelled_while_the_log_writes_knows_what_is_in_
     log.may_go_on.set()
     await failing
     assert await texts(log) == ["1", "{}"]
+
+
+class DeafLog(MemoryLog):
+    """Appends, and says that it could not, as a log on another machine may."""
+
+    is_deaf = False
+
+    async def append(
+        self,
+        lease: Lease,
+        after: int,
+        entries: Sequence[Entry],
+        progress: bytes = b"",
+        end: EndState | None = None,
+    ) -> int | None:
+        last_seq = await super().append(lease, after, entries, progress, end)
+        if self.is_deaf:
+            raise StreamLogUnavailable("no answer")
+        return last_seq
+
+
+async def test_after_an_append_that_was_not_answered_an_error_follows_what_is_in_the_log() -> None:
+    log = DeafLog(StreamLimits(), WallClock())
+    writer = await writer_on(log, ManualClock())
+    await writer.write(content("1"))
+    log.is_deaf = True
+    with pytest.raises(StreamLogUnavailable):
+        await writer.write(content("2"))
+    log.is_deaf = False
+    await writer.fail(ERROR)
+    assert await texts(log) == ["1", "2", "{}"]
+
+
+async def test_after_an_append_that_was_not_answered_a_stream_that_is_over_is_left() -> None:
+    log = DeafLog(StreamLimits(), WallClock())
+    writer = await writer_on(log, ManualClock())
+    log.is_deaf = True
+    with pytest.raises(StreamLogUnavailable):
+        await writer.end([Entry("control", b"[DONE]")])
+    with pytest.raises(LeaseLost):
+        await writer.fail(ERROR)
+    assert await texts(log) == ["[DONE]"]
 
 
 async def test_whoever_lost_the_lease_or_the_log_hears_of_it() -> None:

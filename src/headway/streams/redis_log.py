@@ -25,7 +25,7 @@ from headway.core.errors import ConfigError, StreamLogFull
 from headway.streams.feed import Feed
 from headway.streams.ids import stream_not_found
 from headway.streams.limits import StreamLimits, num_bytes_of
-from headway.streams.log import LeaseLost
+from headway.streams.log import LeaseLost, StreamExists
 from headway.streams.record import (
     EndState,
     Entry,
@@ -92,6 +92,8 @@ class RedisLog:
         answer = await self._script.call(
             "create", stream_id, owner, self._now_ms(), meta, self._lease_end(), limits.max_streams, limits.max_total_bytes
         )  # fmt: skip
+        if answer[0] == b"exists":
+            raise StreamExists(stream_id)
         if answer[0] == b"full":
             raise StreamLogFull("Too many resumable streams are kept; retry later, or without resuming.")
         return Lease(stream_id, 1)
