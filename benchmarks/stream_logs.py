@@ -47,6 +47,7 @@ class Stream:
         self.reading = asyncio.ensure_future(self.follower.next_page())
 
     async def step(self) -> None:
+        """Write an event, read it, acknowledge it."""
         await self.writer.write([EVENT], b"p" * 20)
         page = await self.reading
         await self.log.ack(self.stream_id, 1, page.events[-1].seq)
@@ -65,7 +66,9 @@ async def measure(place: str, num_streams: int) -> None:
     before = resident_bytes()
     streams = [await begin(log) for _ in range(num_streams)]
     await asyncio.sleep(0.1)
-    print(f"{place}: {(resident_bytes() - before) / num_streams / 1024:.1f} KB for an idle stream, of {num_streams}")
+    print(
+        f"{place}: {(resident_bytes() - before) / num_streams / 1024:.1f} KB for an idle stream, of {num_streams}"
+    )
     times = []
     began_cpu = time.process_time()
     for _ in range(NUM_STEPS):
@@ -75,7 +78,8 @@ async def measure(place: str, num_streams: int) -> None:
     cpu_us = (time.process_time() - began_cpu) / NUM_STEPS / STEP_STREAMS * 1e6
     times.sort()
     median, last = times[NUM_STEPS // 2] * 1000, times[int(NUM_STEPS * 0.99)] * 1000
-    print(f"{place}: {median:.2f} ms for a step of {STEP_STREAMS} streams (99 %: {last:.2f} ms), {cpu_us:.0f} us of CPU a stream")
+    print(f"{place}: {median:.2f} ms for a step of {STEP_STREAMS} streams (99 %: {last:.2f} ms)", end=", ")
+    print(f"{cpu_us:.0f} us of CPU a stream")
     for stream in streams:
         stream.reading.cancel()
     await log.close()
@@ -83,5 +87,7 @@ async def measure(place: str, num_streams: int) -> None:
 
 if __name__ == "__main__":
     asyncio.run(
-        measure(sys.argv[1] if len(sys.argv) > 1 else "memory", int(sys.argv[2]) if len(sys.argv) > 2 else 2000)
+        measure(
+            sys.argv[1] if len(sys.argv) > 1 else "memory", int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+        )
     )

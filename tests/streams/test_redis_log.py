@@ -13,7 +13,8 @@ from headway.streams.ids import Cursor
 from headway.streams.limits import StreamLimits
 from headway.streams.log import LeaseLost
 from headway.streams.record import Entry, attach
-from headway.streams.redis_log import PREFIX, RedisLog
+from headway.streams.redis_log import RedisLog
+from headway.streams.redis_script import PREFIX
 from support.redis_server import RedisServer, needs_redis, redis_server
 from support.stream_logs import WallClock
 
@@ -60,7 +61,7 @@ async def test_of_two_gateways_that_both_believe_to_hold_a_stream_one_appends(tm
                     count += 1
                 return count
 
-            assert await asyncio.gather(write(one, 0), write(two, 1)) == [0, 20]
+            assert tuple(await asyncio.gather(write(one, 0), write(two, 1))) == (0, 20)
             assert await texts(one) == ["1"] * 20
 
 
@@ -120,15 +121,25 @@ async def test_events_that_the_server_forgot_are_not_written_over(tmp_path: Path
         async with opened(server) as log:
             lease = await log.create(A, "tok", b"")
             await log.append(lease, 0, content("1", "2", "3"))
-            await log._client.hset(
+            await log._script._client.hset(
                 f"{PREFIX}stream:{A}", "last", 2
             )  # as after a failover to a replica that lags
-            await log._client.rpop(f"{PREFIX}events:{A}")
+            await log._script._client.rpop(f"{PREFIX}events:{A}")
             with pytest.raises(ResyncRequired):
                 await log.append(lease, 3, content("4"))
             with pytest.raises(ResyncRequired):
                 await log.read(A, 1, 3, 10)
             assert await texts(log) == ["1", "2"]
+
+
+async def test_events_that_a_server_short_of_memory_evicted_are_missed(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        async with opened(server) as log:
+            lease = await log.create(A, "tok", b"")
+            await log.append(lease, 0, content("1", "2", "3"))
+            await log._script._client.delete(f"{PREFIX}events:{A}")
+            with pytest.raises(ResyncRequired):
+                await log.read(A, 1, 0, 10)
 
 
 async def test_an_append_whose_answer_was_lost_is_not_made_twice(
@@ -137,7 +148,8 @@ async def test_an_append_whose_answer_was_lost_is_not_made_twice(
     with redis_server(tmp_path) as server:
         async with opened(server) as log:
             lease = await log.create(A, "tok", b"")
-            ask, lost = log._courier.evalsha, []
+            ask = log._script._courier.evalsha
+            lost: list[object] = []
 
             async def evalsha(sha: str, call: tuple[object, ...]) -> object:
                 answer = await ask(sha, call)
@@ -146,7 +158,7 @@ async def test_an_append_whose_answer_was_lost_is_not_made_twice(
                     raise TimeoutError
                 return answer
 
-            monkeypatch.setattr(log._courier, "evalsha", evalsha)
+            monkeypatch.setattr(log._script._courier, "evalsha", evalsha)
             assert await log.append(lease, 0, content("1")) == 1
             assert lost
             assert await texts(log) == ["1"]
@@ -157,10 +169,10 @@ async def test_what_all_streams_ask_in_one_turn_of_the_loop_goes_in_one_message(
     with redis_server(tmp_path) as server:
         async with opened(server) as log:
             leases = [await log.create(f"{n:032x}", "tok", b"") for n in range(300)]
-            before = await log._client.info("clients")
+            before = await log._script._client.info("clients")
             results = await asyncio.gather(*(log.append(lease, 0, content("x")) for lease in leases))
             assert results == [1] * 300
-            after = await log._client.info("clients")
+            after = await log._script._client.info("clients")
             assert after["connected_clients"] == before["connected_clients"]
 
 
@@ -197,8 +209,8 @@ async def test_nothing_is_left_of_streams_that_are_forgotten(tmp_path: Path) -> 
             await log.remove(A)
             clock.ms += StreamLimits().remembered_ms
             await log.expire()
-            assert {key.decode() for key in await log._client.keys("*")} == {PREFIX + "total"}
-            assert set((await log._client.hgetall(PREFIX + "total")).values()) == {b"0"}
+            assert {key.decode() for key in await log._script._client.keys("*")} == {PREFIX + "total"}
+            assert set((await log._script._client.hgetall(PREFIX + "total")).values()) == {b"0"}
 
 
 async def test_what_is_no_server_is_said_when_it_is_opened(tmp_path: Path) -> None:

@@ -93,22 +93,22 @@ async def test_what_was_promised_survives_kill_9_at_any_moment(tmp_path: Path) -
     promised: dict[str, tuple[int, int]] = {}
     count = 0
     async for line in process.stdout:
-        stream_id, number, last_seq = line.decode().split()
-        promised[stream_id] = (int(number), int(last_seq))
+        stream_id, *numbers = line.decode().split()
+        promised[stream_id] = (int(numbers[0]), int(numbers[1]))
         count += 1
         if count == 400:
             process.kill()  # what is in the pipe was promised, too
     assert await process.wait() == -signal.SIGKILL
     assert len(promised) == 8
     log = await SqliteLog.open(path, StreamLimits(), WallClock())
-    for stream_id, (number, last_seq) in promised.items():
+    for stream_id, (last_number, last_seq) in promised.items():
         kept = await texts(log, stream_id)
         assert len(kept) >= last_seq
         recovery = await log.take_over(stream_id)
         assert recovery is not None
         pieces = [int(piece) for piece in recovery.progress]
         assert pieces == list(range(len(pieces)))
-        assert len(pieces) > number
+        assert len(pieces) > last_number
         # An append is there whole or not at all: events and progress tell the same.
         assert kept == [f"{piece}.{part}" for piece in pieces for part in range(1 + piece % 3)]
         assert recovery.record.epoch == 1
@@ -219,8 +219,31 @@ async def test_who_stops_waiting_for_an_append_does_not_undo_it(tmp_path: Path) 
         await asyncio.wait({appending})
         with log.news.subscribe(A) as news:
             if not await texts(log, A):
+                with pytest.raises(RuntimeError):
+                    await log.append(lease, 0, content("1"))
                 await news.wait()
         assert await texts(log, A) == ["1"]
+        assert await log.append(lease, 1, content("2")) == 2
+
+
+async def test_a_new_epoch_comes_after_an_append_that_is_under_way(tmp_path: Path) -> None:
+    async with opened(tmp_path / "streams") as log:
+        lease = await log.create(A, "tok", b"")
+        appended, epoch = await asyncio.gather(log.append(lease, 0, content("1")), log.new_epoch(lease))
+        assert (appended, epoch) == (1, 2)
+        assert await texts(log, A, epoch=2) == []
+        await log.append(lease, 0, content("one"))
+    async with opened(tmp_path / "streams") as log:
+        assert await texts(log, A, epoch=2) == ["one"]
+
+
+async def test_nobody_takes_over_a_stream_whose_append_is_under_way(tmp_path: Path) -> None:
+    clock = WallClock()
+    async with opened(tmp_path / "streams", clock) as log:
+        lease = await log.create(A, "tok", b"")
+        clock.ms += StreamLimits().lease_ms
+        appended, recovery = await asyncio.gather(log.append(lease, 0, content("1")), log.take_over(A))
+        assert (appended, recovery) == (1, None)
         assert await log.append(lease, 1, content("2")) == 2
 
 

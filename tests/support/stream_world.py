@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from headway.core.clock import NS_PER_MS
 from headway.core.errors import HeadwayError, ResyncRequired
 from headway.streams.delivery import Action, Delivery, Resend, Send
-from headway.streams.ids import Cursor
+from headway.streams.ids import START, Cursor
 from headway.streams.log import LeaseLost, StreamLog
 from headway.streams.receiver import Receiver
 from headway.streams.record import Entry, EventKind, Lease, attach
@@ -87,6 +87,7 @@ class World:
         self._is_over = False
         self._epoch = 1
         self.client = Client()
+        self._written_down = (START, "")
 
     @property
     def _log(self) -> StreamLog:
@@ -180,6 +181,14 @@ class World:
                 except LeaseLost:
                     continue
                 raise AssertionError("two gateways append")
+
+    async def do_forget(self) -> None:
+        """The client is restarted with what it had written down when it last was, and some of it is acknowledged since."""
+        await self.do_disconnect()
+        self._down.clear()
+        now = (self.client.receiver.cursor, self.client.text)
+        (cursor, self.client.text), self._written_down = self._written_down, now
+        self.client.receiver = Receiver(cursor)
 
     async def do_begin_anew(self) -> None:
         """The gateway has to generate from the beginning."""
@@ -298,5 +307,5 @@ HAPPENINGS: dict[str, Callable[[World], object]] = {
     name.removeprefix("do_"): method for name, method in vars(World).items() if name.startswith("do_")
 }
 OFTEN = ("step", "pump", "deliver", "attach", "wait", "acknowledge")
-SELDOM = ("fail", "begin_anew")
+SELDOM = ("fail", "begin_anew", "forget")
 EVERYTHING = (*(name for name in HAPPENINGS if name not in SELDOM), *OFTEN * 2)

@@ -11,7 +11,11 @@ PAGE_EVENTS = 64
 
 
 class Follower:
-    """One reader. `after`: the last number it has read. Leaving it as a context ends the subscription."""
+    """One reader. Leaving it as a context ends the subscription.
+
+    after   the last number it has read; a WebSocket sets it to `Delivery.sent` before each page, since acknowledgements may
+            be ahead of what was sent
+    """
 
     __slots__ = ("_epoch", "_log", "_news", "_stream_id", "after")
 

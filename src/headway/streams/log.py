@@ -66,7 +66,7 @@ class StreamLog(Protocol):
         ...
 
     async def orphans(self) -> list[str]:
-        """Return open streams whose lease ran out, oldest first."""
+        """Return open streams whose lease ran out, first ones first; of many perhaps not all at once."""
         ...
 
     async def take_over(self, stream_id: str) -> Recovery | None:
