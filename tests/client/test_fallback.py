@@ -183,6 +183,16 @@ def test_long_use_of_chains_whose_endpoints_do_anything(tmp_path: Path, seed: in
     run_virtually(main)
 
 
+def test_the_canned_answer_is_handed_on_like_any_other(tmp_path: Path) -> None:
+    async def main(clock: VirtualLoop) -> None:
+        async with world(clock, tmp_path) as w:
+            ended, text, _ = await outcome(client(w, "nobody", last_resort=CannedAnswer(text="?")), clock)
+            assert isinstance(ended, Answer)
+            assert (ended.text, text, ended.finish_reason) == ("?", "?", "fallback")
+
+    run_virtually(main)
+
+
 def test_a_chain_of_three_goes_on_to_the_last(tmp_path: Path) -> None:
     async def main(clock: VirtualLoop) -> None:
         scripts = {name: always(ANSWERS[name]("A")) for name in ("busy", "hangs")} | {

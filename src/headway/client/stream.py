@@ -83,6 +83,7 @@ class Stream:
             won = await race.run()
             if isinstance(won, Failure):
                 for canned in self._stand_in(call, race, won):
+                    self._merger.add(canned)
                     yield canned
                 return
             while (delta := await self._next(call, race, won)) is not None:
