@@ -17,7 +17,7 @@ from support.real_server import RealServer, eventually, parse, real_server, wait
 
 pytestmark = pytest.mark.native
 
-NUM_STREAMS, NUM_KILLS, NUM_TOKENS = 8, 20, 500
+NUM_STREAMS, NUM_KILLS, NUM_TOKENS = 8, 20, 2000
 SCRIPT = """
 from headway.cli.main import main
 from headway.engine.lifecycle import Backoff
@@ -101,7 +101,7 @@ def test_streams_do_not_notice_that_engines_are_killed(tiny_model: Path, tmp_pat
             streams = Streams()
             answers = [pool.submit(streams.read, server, number) for number in range(NUM_STREAMS)]
             for killed in range(NUM_KILLS):
-                assert streams.wait_for_more(random.randint(1, 150)), f"all ended after {killed} kills"
+                assert streams.wait_for_more(random.randint(1, 100)), f"all ended after {killed} kills"
                 os.kill(wait_for_engine(server.process.pid), signal.SIGKILL)
             got = [answer.result() for answer in answers]
         assert got == expected
