@@ -32,7 +32,7 @@ class StreamLog(Protocol):
     room: Feed
 
     async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
-        """Begin an open stream. Raises StreamLogFull; StreamExists for an id that is known, even if its stream is gone."""
+        """Begin an open stream. Raises StreamLogFull; StreamExists for an id that is known, even of one that is gone."""
         ...
 
     async def append(
