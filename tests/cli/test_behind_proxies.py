@@ -158,9 +158,7 @@ def test_the_client_goes_on_by_itself(shared_server: RealServer, tmp_path: Path)
         endpoint = Endpoint(url=url, model="tiny", name="tiny", resumable=True)
         deadlines = Deadlines(first_token_s=LIMIT_S, total_s=LIMIT_S)
         async with Client([endpoint], deadlines=deadlines) as client:
-            stream = client.stream(
-                prompt="def f", max_tokens=3000, ignore_eos=True, temperature=0.8, seed=7
-            )
+            stream = client.stream(prompt="def f", max_tokens=3000, ignore_eos=True, temperature=0.8, seed=7)
             async with stream:
                 await anext(stream)
                 await asyncio.to_thread(proxy.kill_worker)

@@ -5,18 +5,37 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from headway.core.caller import Caller
 from headway.core.clock import ManualClock
-from headway.core.errors import EngineUnavailable
+from headway.core.errors import EngineUnavailable, Unauthenticated
 from headway.core.events import EngineState
 from headway.core.messages import EngineInfo
+from headway.core.secret import Secret
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
+from headway.gateway.door import Door
 from headway.gateway.gateway import Gateway
+from headway.gateway.guard import OPEN_PATHS
+from headway.gateway.streams import Streams
+from headway.streams.limits import StreamLimits
+from headway.streams.memory_log import MemoryLog
 from support.asgi_client import Exchange
 from support.gateway_app import served, service
 from support.scripted_client import FakeEngineClient, answering
 
 pytestmark = pytest.mark.anyio
+
+
+class Nobody:
+    """Knows no caller."""
+
+    async def identify(self, shown: Secret | None) -> Caller:
+        del shown
+        raise Unauthenticated("No.")
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
 
 CARD = {
     "id": "fake",
@@ -141,13 +160,33 @@ async def test_web_pages_may_call_only_where_allowed(allowed: tuple[str, ...], e
         await exchange.read_body()
 
 
-async def test_every_route_is_in_the_openapi_document_and_every_reference_resolves() -> None:
-    s = service()
+@pytest.mark.parametrize("with_streams", [False, True])
+async def test_every_route_is_in_the_openapi_document_and_every_reference_resolves(
+    with_streams: bool,
+) -> None:
+    log = MemoryLog(StreamLimits(), lambda: 0)
+    s = service(streams=Streams(log, ManualClock()) if with_streams else None)
     async with s.get("/openapi.json") as exchange:
         text = (await exchange.read_body()).decode()
     document = msgspec.json.decode(text)
     assert isinstance(s.app, Starlette)
     routes = {route.path.replace(":path", "") for route in s.app.routes if isinstance(route, Route)}
     assert set(document["paths"]) == routes
+    assert ("/v1/streams/{stream}" in routes) is with_streams
     names = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
     assert names == set(document["components"]["schemas"])
+
+
+async def test_the_openapi_document_says_who_asks_for_tokens() -> None:
+    async with service().get("/openapi.json") as exchange:
+        document = msgspec.json.decode(await exchange.read_body())
+    assert "security" not in document
+    async with service(door=Door(Nobody())).get("/openapi.json") as exchange:
+        document = msgspec.json.decode(await exchange.read_body())
+    assert set(document["components"]["securitySchemes"]) == {
+        name for one in document["security"] for name in one
+    }
+    for path, item in document["paths"].items():
+        for method in {"get", "post", "delete"} & item.keys():
+            assert (item[method].get("security") == []) is (path in OPEN_PATHS)
+            assert ({"401", "403", "429"} <= item[method]["responses"].keys()) is (path not in OPEN_PATHS)

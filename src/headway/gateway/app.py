@@ -22,7 +22,6 @@ from headway.gateway.plain import PlainEndpoints, http_error
 from headway.gateway.profile import ProfileEndpoint
 from headway.gateway.responses import ResponsesEndpoint
 from headway.gateway.sessions import SessionEndpoint
-from headway.gateway.stream_answer import STREAM_HEADER
 from headway.gateway.stream_recovery import recovery_of
 from headway.gateway.stream_routes import StreamAckEndpoint, StreamEndpoint
 from headway.gateway.stream_socket import StreamSocket
@@ -30,6 +29,7 @@ from headway.gateway.summary import SUMMARY_CLASS, SummaryEndpoint
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
 from headway.wire.messages_response import message_error
+from headway.wire.resumable import STREAM_HEADER
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headway.core.errors import EngineUnavailable, InvalidRequest
 from headway.gateway.admission import RESTART_RETRY_AFTER_S
 from headway.gateway.gateway import Gateway
+from headway.gateway.guard import OPEN_PATHS
 from headway.gateway.served import ServedModel, find_model
 from headway.wire import openapi
 from headway.wire.errors import error_body
@@ -52,7 +53,8 @@ class PlainEndpoints:
 
     async def openapi(self, _request: HttpRequest) -> Response:
         """`GET /openapi.json`: the service described in OpenAPI."""
-        return _json(openapi.document())
+        open_paths = None if self._gateway.door.callers is None else OPEN_PATHS
+        return _json(openapi.document(resumable=self._gateway.streams is not None, open_paths=open_paths))
 
 
 async def http_error(request: HttpRequest, error: Exception) -> Response:

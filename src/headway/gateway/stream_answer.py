@@ -13,8 +13,7 @@ from headway.streams.follower import Follower
 from headway.streams.ids import FIRST_EPOCH
 from headway.streams.record import Page
 from headway.wire import sse
-
-STREAM_HEADER = "x-headway-stream"
+from headway.wire.resumable import STREAM_HEADER
 
 
 def stream_headers(stream_id: str) -> tuple[tuple[bytes, bytes], ...]:

@@ -17,7 +17,6 @@ from headway.core.errors import HeadwayError, InvalidRequest, ResyncRequired
 from headway.core.events import StreamEventKind, StreamResent, StreamResumed
 from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
-from headway.gateway.stream_answer import STREAM_HEADER
 from headway.gateway.stream_routes import cursor_of
 from headway.gateway.stream_run import StreamRun
 from headway.gateway.streams import Streams
@@ -26,6 +25,7 @@ from headway.streams.delivery import Send as SendEvent
 from headway.streams.follower import PAGE_EVENTS, Follower
 from headway.streams.record import Event, Page
 from headway.wire.errors import error_body
+from headway.wire.resumable import STREAM_HEADER
 from headway.wire.stream_messages import (
     Ack,
     Heartbeat,

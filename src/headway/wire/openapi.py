@@ -1,6 +1,6 @@
 """The service described in OpenAPI 3.1, made from the same structs that parse requests and write responses."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Final, get_args
 
 import msgspec
@@ -23,6 +23,9 @@ from headway.wire.errors import ErrorBody
 from headway.wire.messages_request import CountFields, MessagesFields
 from headway.wire.messages_response import Message, MessageError, StreamEvent, TokenCount
 from headway.wire.models_response import ModelCard, ModelList
+from headway.wire.openapi_access import ask_callers
+from headway.wire.openapi_answers import body_of, failure, json_content, plain, ref, taking
+from headway.wire.openapi_streams import add_streams
 from headway.wire.profile import Profile
 from headway.wire.responses_request import ResponsesFields
 from headway.wire.responses_response import Response, ResponseEvent
@@ -34,8 +37,6 @@ from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, Tokeni
 _STREAM: Final = (
     "With `stream`: server-sent events, each a chunk as JSON; in OpenAI's API `[DONE]` is the last."
 )
-_ERROR: Final = "The caller's mistake (4xx), or the server's limit (503, with Retry-After)."
-
 
 _REQUESTS: Final[Mapping[type, Collection[str]]] = {
     ChatFields: chat_request.IGNORED,
@@ -51,8 +52,12 @@ _REQUESTS: Final[Mapping[type, Collection[str]]] = {
 """Bodies of requests, with the names of fields that are taken and ignored."""
 
 
-def document() -> dict[str, object]:
-    """Return the document; every call builds it anew."""
+def document(*, resumable: bool = False, open_paths: Collection[str] | None = None) -> dict[str, Any]:
+    """Return the document; every call builds it anew.
+
+    resumable    whether streams can be resumed
+    open_paths   those that do not ask their caller who he is; None = none does
+    """
     types = (
         ChatFields,
         ChatCompletion,
@@ -86,7 +91,7 @@ def document() -> dict[str, object]:
     )
     for request, ignored in _REQUESTS.items():
         _close(components[request.__name__], ignored)
-    return {
+    made: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "Headway",
@@ -113,33 +118,34 @@ def document() -> dict[str, object]:
                 *(event.__name__ for event in get_args(StreamEvent)),
                 error="MessageError",
             ),
-            "/v1/messages/count_tokens": _taking(
+            "/v1/messages/count_tokens": taking(
                 "Count the tokens of a conversation (Anthropic's API).",
                 "CountFields",
                 "TokenCount",
                 error="MessageError",
             ),
-            "/v1/embeddings": _taking(
+            "/v1/embeddings": taking(
                 "Turn texts into vectors.", "EmbeddingFields", "EmbeddingList", parameters=PARAMETERS
             ),
             "/v1/profile": {
                 "get": {
-                    **_plain(
-                        "What prompts are built by: role, domain, the model's window.", _json("Profile")
+                    **plain(
+                        "What prompts are built by: role, domain, the model's window.",
+                        json_content("Profile"),
                     ),
                     "parameters": [{"name": "model", "in": "query", "schema": {"type": "string"}}],
                 }
             },
-            "/v1/summary": _taking(
+            "/v1/summary": taking(
                 "Sum a conversation up in a line, from its cached prefix.",
                 "SummaryFields",
                 "Summary",
                 parameters=PARAMETERS,
             ),
-            "/tokenize": _taking(
+            "/tokenize": taking(
                 "Turn a text or a conversation into token ids.", "TokenizeFields", "Tokenized"
             ),
-            "/detokenize": _taking("Turn token ids into text.", "DetokenizeFields", "Detokenized"),
+            "/detokenize": taking("Turn token ids into text.", "DetokenizeFields", "Detokenized"),
             "/v1/sessions/{session}": {
                 "delete": {
                     "summary": "End a conversation: what only it keeps in the KV cache is given back.",
@@ -149,28 +155,31 @@ def document() -> dict[str, object]:
                     ],
                     "responses": {
                         "204": {"description": "It is over."},
-                        "default": {"description": _ERROR, "content": _json("ErrorBody")},
+                        "default": failure(),
                     },
                 }
             },
-            "/v1/models": {"get": _plain("The served models.", _json("ModelList"))},
+            "/v1/models": {"get": plain("The served models.", json_content("ModelList"))},
             "/v1/models/{name}": {
                 "get": {
-                    **_plain("One model.", _json("ModelCard")),
+                    **plain("One model.", json_content("ModelCard")),
                     "parameters": [
                         {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
                     ],
                 }
             },
-            "/health": {"get": _plain("The process is alive.", {"application/json": {}})},
-            "/ready": {
-                "get": _plain("Every engine takes requests; otherwise 503.", {"application/json": {}})
-            },
-            "/metrics": {"get": _plain("Metrics in Prometheus's text format.", {"text/plain": {}})},
-            "/openapi.json": {"get": _plain("This document.", {"application/json": {}})},
+            "/health": {"get": plain("The process is alive.", {"application/json": {}})},
+            "/ready": {"get": plain("Every engine takes requests; otherwise 503.", {"application/json": {}})},
+            "/metrics": {"get": plain("Metrics in Prometheus's text format.", {"text/plain": {}})},
+            "/openapi.json": {"get": plain("This document.", {"application/json": {}})},
         },
         "components": {"schemas": components},
     }
+    if resumable:
+        add_streams(made)
+    if open_paths is not None:
+        ask_callers(made, open_paths)
+    return made
 
 
 def _close(schema: dict[str, Any], ignored: Collection[str]) -> None:
@@ -187,50 +196,20 @@ def _generating(
     data = {
         "type": "string",
         "contentMediaType": "application/json",
-        "contentSchema": {"oneOf": [_ref(chunk) for chunk in chunks]},
+        "contentSchema": {"oneOf": [ref(chunk) for chunk in chunks]},
     }
     event = {
         "type": "object",
         "properties": {"event": {"type": "string"}, "data": data},
         "required": ["data"],
     }
-    content = _json(whole) | {"text/event-stream": {"schema": event}}
-    post = _plain(summary, content, error) | {
+    content = json_content(whole) | {"text/event-stream": {"schema": event}}
+    post = plain(summary, content, error) | {
         "description": _STREAM,
-        "parameters": PARAMETERS,
-        "requestBody": {"required": True, "content": _json(request)},
+        "parameters": [*PARAMETERS],
+        "requestBody": body_of(request),
     }
     return {"post": post}
-
-
-def _taking(
-    summary: str,
-    request: str,
-    answer: str,
-    *,
-    error: str = "ErrorBody",
-    parameters: Sequence[dict[str, object]] = (),
-) -> dict[str, object]:
-    taken = {"parameters": parameters, "requestBody": {"required": True, "content": _json(request)}}
-    return {"post": _plain(summary, _json(answer), error) | taken}
-
-
-def _plain(summary: str, content: dict[str, object], error: str = "ErrorBody") -> dict[str, object]:
-    return {
-        "summary": summary,
-        "responses": {
-            "200": {"description": "Success.", "content": content},
-            "default": {"description": _ERROR, "content": _json(error)},
-        },
-    }
-
-
-def _json(name: str) -> dict[str, object]:
-    return {"application/json": {"schema": _ref(name)}}
-
-
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _schema_of_any(_type: type) -> dict[str, object]:

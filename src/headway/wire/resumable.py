@@ -1,10 +1,12 @@
-"""`X-Headway-Resumable: 1`: asks that a stream outlives its connection."""
+"""`X-Headway-Resumable: 1` asks that a stream outlives its connection; `X-Headway-Stream` of the answer has its id."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from headway.core.errors import InvalidRequest
 
-RESUMABLE = "x-headway-resumable"
+RESUMABLE: Final = "x-headway-resumable"
+STREAM_HEADER: Final = "x-headway-stream"
 
 
 def wants_resumable(headers: Iterable[tuple[bytes, bytes]]) -> bool:
