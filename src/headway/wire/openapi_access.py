@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any, Final
 
-_RATES: Final = {
+_RATES: Final[dict[str, object]] = {
     f"x-ratelimit-{what}-{of}": {
         "description": f"{description}; only where there is a limit.",
         "schema": {"type": "string"},
@@ -15,8 +15,10 @@ _RATES: Final = {
         ("reset", "When all of it is there again, as 1m30.5s"),
     )
 }
-_RETRY_AFTER: Final = {"retry-after": {"required": True, "schema": {"type": "string", "pattern": "^[0-9]+$"}}}
-_CHALLENGE: Final = {"www-authenticate": {"required": True, "schema": {"type": "string"}}}
+_RETRY_AFTER: Final[dict[str, object]] = {
+    "retry-after": {"required": True, "schema": {"type": "string", "pattern": "^[0-9]+$"}}
+}
+_CHALLENGE: Final[dict[str, object]] = {"www-authenticate": {"required": True, "schema": {"type": "string"}}}
 _REFUSALS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "401": ("No token, or none that is known.", _CHALLENGE),
     "403": ("The token may not do this.", {}),

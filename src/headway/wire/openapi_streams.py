@@ -38,7 +38,7 @@ _CURSORS: Final = (
         "schema": {"type": "string", "pattern": rf"^({_EPOCH}\.)?{_NUMBER}$"},
     },
 )
-_HEADERS: Final = {
+_HEADERS: Final[dict[str, object]] = {
     STREAM_HEADER: {"description": "The stream's id.", "schema": {"type": "string", "pattern": f"^{_ID}$"}}
 }
 _EVENT: Final = {
@@ -64,6 +64,11 @@ def add_streams(document: dict[str, Any]) -> None:
 
 def _paths() -> dict[str, object]:
     refusals = {"404": failure(description=_UNKNOWN), "default": failure()}
+    following: dict[str, object] = {
+        "description": "The events that follow, as they are made.",
+        "headers": _HEADERS,
+        "content": {"text/event-stream": {"schema": _EVENT}},
+    }
     return {
         "/v1/streams/{stream}": {
             "parameters": [_STREAM],
@@ -71,11 +76,7 @@ def _paths() -> dict[str, object]:
                 "summary": "Go on with a stream after the last event that arrived.",
                 "parameters": _CURSORS,
                 "responses": {
-                    "200": {
-                        "description": "The events that follow, as they are made.",
-                        "headers": _HEADERS,
-                        "content": {"text/event-stream": {"schema": _EVENT}},
-                    },
+                    "200": following,
                     "204": {"description": "It is over, and everything has arrived."},
                     "410": failure(description=_GONE),
                     **refusals,
