@@ -63,28 +63,29 @@ def add_streams(document: dict[str, Any]) -> None:
 
 
 def _paths() -> dict[str, object]:
-    refusals = {"404": failure(description=_UNKNOWN), "default": failure()}
-    following: dict[str, object] = {
+    following = {
         "description": "The events that follow, as they are made.",
         "headers": _HEADERS,
         "content": {"text/event-stream": {"schema": _EVENT}},
     }
+    gone = failure(description=_GONE)
     return {
         "/v1/streams/{stream}": {
             "parameters": [_STREAM],
             "get": {
                 "summary": "Go on with a stream after the last event that arrived.",
                 "parameters": _CURSORS,
-                "responses": {
-                    "200": following,
-                    "204": {"description": "It is over, and everything has arrived."},
-                    "410": failure(description=_GONE),
-                    **refusals,
-                },
+                "responses": _answers(
+                    {
+                        "200": following,
+                        "204": {"description": "It is over, and everything has arrived."},
+                        "410": gone,
+                    }
+                ),
             },
             "delete": {
                 "summary": "Cancel a stream now.",
-                "responses": {"204": {"description": "It is gone."}, **refusals},
+                "responses": _answers({"204": {"description": "It is gone."}}),
             },
         },
         "/v1/streams/{stream}/ack": {
@@ -92,11 +93,12 @@ def _paths() -> dict[str, object]:
             "post": {
                 "summary": "Say that all events up to a number have arrived; they are forgotten.",
                 "requestBody": body_of("Position"),
-                "responses": {
-                    "204": {"description": "They are."},
-                    "410": failure(description=_GONE),
-                    **refusals,
-                },
+                "responses": _answers({"204": {"description": "They are."}, "410": gone}),
             },
         },
     }
+
+
+def _answers(own: dict[str, object]) -> dict[str, object]:
+    """An operation's own answers, and those that all have."""
+    return {**own, "404": failure(description=_UNKNOWN), "default": failure()}
