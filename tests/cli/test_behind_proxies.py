@@ -16,13 +16,14 @@ from websockets.sync.client import connect
 from headway.client import Client, Deadlines, Endpoint
 from headway.streams.limits import StreamLimits
 from headway.wire.sse_reader import SseEvent
+from support.gateway_app import MODEL
 from support.held_server import HeldServer, held_server
 from support.proxies import Nginx, curl, needs_curl, needs_nginx, nginx
 from support.real_server import LIMIT_S, RealServer, eventually, parse
 
 pytestmark = [pytest.mark.native, needs_nginx]
 
-BARE = "server {{ listen {{port}}{http2}; location / {{ proxy_pass http://127.0.0.1:{port};{more} }} }}"
+BARE = "server {{ listen {{port}}{http2}; location / {{ proxy_pass http://127.0.0.1:{upstream};{more} }} }}"
 PASS_ON = " proxy_pass_header X-Accel-Buffering;"
 HTTP1 = ("--http1.1",)
 HTTP2 = ("--http2-prior-knowledge",)
@@ -30,19 +31,19 @@ RESUMABLE = ("--header", "X-Headway-Resumable: 1")
 BODY = {"prompt": "def f", "stream": True, "temperature": 0.8, "seed": 7, "ignore_eos": True}
 
 
-def bare(port: int, *, http2: bool = False, more: str = "") -> str:
+def bare(upstream: int, *, http2: bool = False, more: str = "") -> str:
     """A server with all of nginx's defaults."""
-    return BARE.format(port=port, http2=" http2" if http2 else "", more=more)
+    return BARE.format(upstream=upstream, http2=" http2" if http2 else "", more=more)
 
 
-def documented(port: int) -> str:
+def documented(upstream: int) -> str:
     """The servers that docs/streams.md shows."""
     page = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
     block = re.search(r"```nginx\n(.*?)```", page, re.DOTALL)
     assert block is not None
     servers = block[1].replace("listen 8080;", "listen {port};")
     assert servers.count("127.0.0.1:8000;") == servers.count("{port}") == 1
-    return servers.replace("127.0.0.1:8000;", f"127.0.0.1:{port};")
+    return servers.replace("127.0.0.1:8000;", f"127.0.0.1:{upstream};")
 
 
 def post(body: dict[str, object], *options: str) -> tuple[str, ...]:
@@ -166,20 +167,26 @@ def going_on(events: list[SseEvent]) -> tuple[str, str]:
     return ("--header", f"Last-Event-ID: {last.decode()}")
 
 
-def test_the_client_goes_on_by_itself(shared_server: RealServer, tmp_path: Path) -> None:
-    async def answer(proxy: Nginx) -> str:
+def test_the_client_goes_on_by_itself(tmp_path: Path) -> None:
+    async def answer(held: HeldServer, proxy: Nginx) -> str:
         url = f"http://127.0.0.1:{proxy.ports[0]}"
-        endpoint = Endpoint(url=url, model="tiny", name="tiny", resumable=True)
+        endpoint = Endpoint(url=url, model=MODEL, name="behind", resumable=True)
         deadlines = Deadlines(first_token_s=LIMIT_S, total_s=LIMIT_S)
-        async with Client([endpoint], deadlines=deadlines) as client:
-            stream = client.stream(prompt="def f", max_tokens=3000, ignore_eos=True, temperature=0.8, seed=7)
-            async with stream:
-                await anext(stream)
-                await asyncio.to_thread(proxy.kill_worker)
-                return (await stream.collect()).text
+        async with (
+            Client([endpoint], deadlines=deadlines) as client,
+            client.stream(prompt="hi", max_tokens=20) as stream,
+        ):
+            first = asyncio.ensure_future(anext(stream))
+            await asyncio.to_thread(held.wait_request)
+            held.emit(b"a")
+            assert (await first).text == "a"
+            await asyncio.to_thread(proxy.kill_worker)
+            held.emit(b"b")
+            held.finish()
+            return (await stream.collect()).text
 
-    with nginx(tmp_path, bare(shared_server.port)) as proxy:
-        assert asyncio.run(answer(proxy)) == whole_text(shared_server, max_tokens=3000)
+    with held_server() as held, nginx(tmp_path, bare(held.port)) as proxy:
+        assert asyncio.run(answer(held, proxy)) == "ab"
 
 
 def test_who_leaves_the_proxy_leaves_the_server(shared_server: RealServer, tmp_path: Path) -> None:

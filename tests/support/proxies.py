@@ -23,8 +23,8 @@ needs_curl = pytest.mark.skipif(CURL is None, reason="needs the Debian package c
 
 _START_ATTEMPTS = 5
 """Another process may take a free port before nginx does."""
-_CURL_LIMIT_S = "60"
-"""Of a whole exchange: what is held back for ever fails then, by the end of curl's output."""
+_LIMIT_S = 60
+"""Of nginx's end, and of a whole exchange: what is held back for ever fails then, by the end of curl's output."""
 
 
 class Nginx:
@@ -53,7 +53,7 @@ class Nginx:
     def end(self) -> None:
         """End it, which breaks its connections."""
         self._process.terminate()  # a fast shutdown
-        self._process.wait()
+        self._process.wait(_LIMIT_S)
         assert self._process.stderr is not None
         self._process.stderr.close()
 
@@ -90,7 +90,7 @@ def nginx(folder: Path, servers: str) -> Iterator[Nginx]:
 def curl(url: str, *options: str) -> Iterator[Iterator[SseEvent | str]]:
     """Ask with curl; yield the iterator of what comes: events, and comments as text. Leaving ends curl."""
     assert CURL is not None
-    command = [CURL, "--silent", "--show-error", "--no-buffer", "--max-time", _CURL_LIMIT_S, *options, url]
+    command = [CURL, "--silent", "--show-error", "--no-buffer", "--max-time", str(_LIMIT_S), *options, url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
