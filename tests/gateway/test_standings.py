@@ -15,7 +15,7 @@ from headway.gateway.standings import EVERY_NS, Standings
 
 pytestmark = pytest.mark.anyio
 
-ANN = Caller(token_id="tok_ann", user="ann", limits=CallerLimits(tokens_per_min=100))
+ANN = Caller(token_id="tok_ann", user="ann", limits=CallerLimits(tokens_per_min=10_000))
 
 
 class Shelf:
