@@ -1,5 +1,6 @@
 """Makes the client of a remote engine, with the gate in front of it. `service` imports it only where one is asked for."""
 
+import logging
 from typing import Final
 
 from headway.core.clock import Clock
@@ -23,6 +24,7 @@ def open_remote_engine(
     config: RemoteConfig, scheduler: SchedulerConfig, tokenizer: Tokenizer, clock: Clock, hook: Hook
 ) -> RemoteEngineClient:
     """Return the client, not yet started. Of `scheduler` the shares and the limits of the queue count."""
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # else a line for each request, and one each poll
     num = config.max_concurrent
     gate = RemoteGate(
         clock,
