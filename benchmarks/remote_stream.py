@@ -31,9 +31,9 @@ INTERVAL_S = 0.02
 
 
 def serve(pipe: Connection, num_events: int) -> None:
-    async def script(asked: Asked, write: Write) -> None:
+    async def script(_: Asked, write: Write) -> None:
         await write(HEAD)
-        for _ in range(num_events - 1):
+        for _event in range(num_events - 1):
             await write(chunk(7))
             await asyncio.sleep(INTERVAL_S)
         await write(chunk(7, reason="length") + DONE)
@@ -57,12 +57,16 @@ async def by_socket(url: str, num_events: int) -> None:
     writer.close()
 
 
-async def measure(name: str, read: Callable[[int], Awaitable[None]], num_streams: int, num_events: int) -> None:
+async def measure(
+    name: str, read: Callable[[int], Awaitable[None]], num_streams: int, num_events: int
+) -> None:
     await asyncio.gather(*(read(2) for _ in range(1)))
     start_s, start_ns = time.monotonic(), time.process_time_ns()
     await asyncio.gather(*(read(i) for i in range(num_streams)))
     used_us = (time.process_time_ns() - start_ns) / 1000
-    print(f"{name:>8}: {used_us / num_streams / num_events:6.1f} µs an event, {time.monotonic() - start_s:.1f} s")
+    print(
+        f"{name:>8}: {used_us / num_streams / num_events:6.1f} µs an event, {time.monotonic() - start_s:.1f} s"
+    )
 
 
 async def run(url: str, num_streams: int, num_events: int) -> None:
@@ -107,7 +111,9 @@ def main() -> None:
     args = parser.parse_args()
     num_events = round(args.seconds / INTERVAL_S)
     ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, num_events), daemon=True)
+    server = multiprocessing.get_context("spawn").Process(
+        target=serve, args=(theirs, num_events), daemon=True
+    )
     server.start()
     uvloop.run(run(ours.recv(), args.streams, num_events))
     server.terminate()

@@ -1,4 +1,4 @@
-"""`headway serve --engine`: one server in front of another, both real. The same answers through both, and what loss means."""
+"""`headway serve --engine`: a server in front of another, both real. The same answers through both; what loss means."""
 
 import os
 import re
@@ -44,7 +44,17 @@ def in_front(url: str, model: Path, folder: Path, *arguments: str) -> Iterator[F
     stderr_path = folder / "front.txt"
     with stderr_path.open("wb") as stderr:
         process = subprocess.Popen(
-            (*COMMAND, "serve", "--engine", f"{url}/v1", "--tokenizer", str(model), "--port", "0", *arguments),
+            (
+                *COMMAND,
+                "serve",
+                "--engine",
+                f"{url}/v1",
+                "--tokenizer",
+                str(model),
+                "--port",
+                "0",
+                *arguments,
+            ),
             stdout=subprocess.PIPE,
             stderr=stderr,
         )

@@ -29,7 +29,10 @@ def take(reader: RemoteAnswer, data: bytes) -> list[object]:
 
 def test_the_token_that_ends_an_answer_is_not_told() -> None:
     reader = answer(stop_token_ids=(9,))
-    assert take(reader, chunk(7, 9, reason="stop")) == [TokenDelta("a", 0, (7,)), ChoiceFinished("a", 0, "stop")]
+    assert take(reader, chunk(7, 9, reason="stop")) == [
+        TokenDelta("a", 0, (7,)),
+        ChoiceFinished("a", 0, "stop"),
+    ]
     assert reader.usage.completion_tokens == 1
 
 

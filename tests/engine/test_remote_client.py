@@ -39,7 +39,13 @@ from support.wound_sleep import WoundSleep
 
 pytestmark = pytest.mark.anyio
 
-GOOD = (HEAD, chunk(7, 8), chunk(9, reason="length"), event({"choices": [], "usage": {"prompt_tokens": 3}}), DONE)
+GOOD = (
+    HEAD,
+    chunk(7, 8),
+    chunk(9, reason="length"),
+    event({"choices": [], "usage": {"prompt_tokens": 3}}),
+    DONE,
+)
 
 
 def request(request_id: str = "a", **fields: object) -> Request:
@@ -71,7 +77,9 @@ class World:
                 await checkpoint()
 
 
-def make(url: str, num_places: int = 8, **fields: object) -> tuple[RemoteEngineClient, WoundSleep, list[Event]]:
+def make(
+    url: str, num_places: int = 8, **fields: object
+) -> tuple[RemoteEngineClient, WoundSleep, list[Event]]:
     clock, events = ManualClock(), list[Event]()
     sleep = WoundSleep(clock)
     gradient = Gradient(limit=num_places, min_limit=num_places, max_limit=num_places)
@@ -369,9 +377,16 @@ async def test_another_headway_is_told_who_asks() -> None:
         client, _, _ = make(server.url)
         await client.start()
         stream = client.submit_nowait(
-            request(tenant="acme", service_class="high", session="s", ttft_deadline_ns=2_000_000, arrival_ns=0)
+            request(
+                tenant="acme", service_class="high", session="s", ttft_deadline_ns=2_000_000, arrival_ns=0
+            )
         )
         assert await code_of(stream) is None
         await client.close()
         names = ("class", "tenant", "session", "ttft-ms")
-        assert [server.asked[0].headers[f"x-headway-{name}"] for name in names] == ["high", "acme", "s", "2.000"]
+        assert [server.asked[0].headers[f"x-headway-{name}"] for name in names] == [
+            "high",
+            "acme",
+            "s",
+            "2.000",
+        ]

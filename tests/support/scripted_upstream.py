@@ -65,7 +65,9 @@ class ScriptedUpstream:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             lines = head.split("\r\n")
-            headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:] if line)}
+            headers = {
+                k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:] if line)
+            }
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             if head.startswith("GET /v1/models "):
                 self.num_polls += 1
@@ -80,9 +82,7 @@ class ScriptedUpstream:
         finally:
             writer.close()
 
-    async def _stream(
-        self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _stream(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.asked.append(asked)
         self.arrived.put_nowait(asked)
         assert self.script is not None
