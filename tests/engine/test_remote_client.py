@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -77,9 +78,7 @@ class World:
                 await checkpoint()
 
 
-def make(
-    url: str, num_places: int = 8, **fields: object
-) -> tuple[RemoteEngineClient, WoundSleep, list[Event]]:
+def make(url: str, num_places: int = 8, **fields: Any) -> tuple[RemoteEngineClient, WoundSleep, list[Event]]:
     clock, events = ManualClock(), list[Event]()
     sleep = WoundSleep(clock)
     gradient = Gradient(limit=num_places, min_limit=num_places, max_limit=num_places)
@@ -96,7 +95,7 @@ def make(
 
 
 @asynccontextmanager
-async def world(script: Script | None = None, **fields: object) -> AsyncIterator[World]:
+async def world(script: Script | None = None, **fields: Any) -> AsyncIterator[World]:
     async with upstream(script) as server:
         client, sleep, events = make(server.url, **fields)
         await client.start()
@@ -118,7 +117,7 @@ async def code_of(stream: AsyncIterator[tuple[RequestEvent, ...]]) -> str | None
     return None if ends[0].error is None else ends[0].error.code
 
 
-async def hang(asked: Asked, write: Write) -> None:
+async def hang(asked: Asked, _: Write) -> None:
     await asked.gone.wait()
 
 

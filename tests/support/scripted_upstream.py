@@ -43,7 +43,7 @@ Script = Callable[[Asked, Write], Awaitable[None]]
 
 @dataclass(slots=True)
 class ScriptedUpstream:
-    """`script` answers streams; the connection closes behind it. `models`, `probe`: whole bodies, or (bytes) whole answers."""
+    """`script` answers streams; the connection closes behind it. `models`, `probe`: bodies, or (bytes) whole answers."""
 
     script: Script | None = None
     models: object = field(

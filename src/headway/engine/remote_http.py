@@ -110,7 +110,7 @@ class RemoteHttp:
             raise ConfigError(f"{self._url}/completions does not answer as OpenAI's API does.") from None
         if not ids:
             raise ConfigError(
-                f"{self._url} gives no token ids back (`return_token_ids`); vLLM from 0.11 on and Headway do."
+                f"{self._url} gives no token ids back (`return_token_ids`); vLLM from 0.10.2 on and Headway do."
             )
         if sample and answer.usage is not None and abs(answer.usage.prompt_tokens - len(sample_ids)) > 1:
             raise ConfigError(
