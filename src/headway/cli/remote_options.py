@@ -65,7 +65,7 @@ def add_remote_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_choice(args: argparse.Namespace) -> None:
-    """Raise ConfigError for options that belong to a remote engine without one, or to our own with one."""
+    """Raise ConfigError for options that belong to a remote engine without one, or to our own with one, or are none."""
     if args.engine is not None:
         if args.model is not None:
             raise ConfigError(
@@ -77,6 +77,8 @@ def check_choice(args: argparse.Namespace) -> None:
             )
         if args.pooling is not None:
             raise ConfigError("--pooling needs an engine of our own: remote ones make no embeddings.")
+        check_url(args.engine)
+        api_key(args.engine_key_env)
         return
     for name in ("tokenizer", "engine_model", "engine_key_env", "engine_concurrency"):
         if getattr(args, name) is not None:

@@ -149,15 +149,14 @@ def run(args: argparse.Namespace) -> int:
     configure(args.log_level.upper(), args.log_json)
     check_choice(args)
     model = args.tokenizer or args.model or _DEFAULT_MODEL
-    name = args.served_name or served_name(model)
-    remote = remote_config(args, name)
     access = None if args.access is None else read_access_file(args.access)
     with bind(args.host, args.port) as listener:
         check_reach(listener, args.host, asks=access is not None, allow_anonymous=args.allow_anonymous)
+        name = args.served_name or served_name(model)
         path = resolve_model(model)
         settings = ServiceSettings(
             engine=engine_config(args, name, str(path)),
-            remote=remote,
+            remote=remote_config(args, name),
             gateway=GatewayConfig(
                 max_body_bytes=args.max_body,
                 allow_origins=tuple(args.allow_origin),
