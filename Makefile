@@ -14,7 +14,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
 .PHONY: help setup serve lab test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
-	bench-scheduling bench-flow bench-simulator bench-policies wheel-check clean
+	bench-scheduling bench-flow bench-simulator bench-policies bench-prompts wheel-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -80,6 +80,10 @@ bench-simulator: lab $(STAMP)/dev
 ## make bench-policies  scheduling policies side by side, simulated (docs/simulator.md)
 bench-policies: lab $(STAMP)/dev
 	$(BIN)/python benchmarks/simulated_policies.py $(BENCH_ARGS)
+
+## make bench-prompts  what ways of building prompts cost and keep (docs/performance.md)
+bench-prompts: setup $(STAMP)/dev
+	PYTHONPATH=benchmarks $(BIN)/python -m prompts $(BENCH_ARGS)
 
 ## make wheel-check    build the wheel, install it in a clean venv, answer one prompt from it
 wheel-check: setup $(STAMP)/dev

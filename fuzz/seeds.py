@@ -126,11 +126,25 @@ def json_bodies() -> Iterator[bytes]:
             yield bytes([first]) + json.dumps(body).encode()
 
 
+def streams() -> Iterator[bytes]:
+    yield b"\x00\x80id: a.1.2\nevent: e\ndata: {}\ndata\n\n: ping\nretry: 10\r\n\r\nid\n\nerror: x\n\n"
+    yield b"\x00\x10\xef\xbb\xbfdata: a\r\rid: b\x00\n\n"
+    yield b"\x01" + b"0123456789abcdef" * 2 + b".1.17"
+    yield b"\x022.17"
+    yield b'\x03{"seq":17,"epoch":1}'
+    yield b'\x04{"type":"ack","epoch":1,"seq":17}'
+    yield b'\x04{"type":"heartbeat","ms":1700000000000,"ack":{"epoch":1,"seq":17}}'
+    yield b'\x05{"type":"event","epoch":1,"seq":2,"kind":"content","data":"{}","name":"e","last":true}'
+    yield b'\x05{"type":"heartbeat","ms":5}'
+    yield b'\x05{"type":"error","error":{"message":"m","type":"t","param":null,"code":"c"}}'
+
+
 def main(target: str, folder: Path) -> None:
     makers = {
         "gguf": gguf,
         "json": json_bodies,
         "safetensors": safetensors,
+        "streams": streams,
         "text": text,
         "tokenizer": tokenizer,
     }

@@ -94,6 +94,6 @@ def test_the_architecture_names_every_source_file_and_no_other() -> None:
 def test_files_that_documents_point_to_exist() -> None:
     for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for path in re.findall(
-            r"\b((?:tests|native|benchmarks|scripts|docs)/[\w/.]*\w)", document.read_text()
+            r"\b((?:tests|native|benchmarks|scripts|docs)/[\w/.-]*\w)", document.read_text()
         ):
             assert (ROOT / path).exists(), f"{document.name} names {path}"

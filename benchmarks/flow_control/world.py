@@ -1,8 +1,8 @@
 """A gateway and a remote engine in virtual time, with the limits of `headway.flow` before each.
 
-The gateway is one core: a request that its limit refuses costs it 0.05 ms, one that is read 0.5 ms, a malformed one (its body
-is large) 2 ms, one without a valid token 0.3 ms. The engine computes 16 requests at once, each in 0.2 s: 80 a second. These are
-assumed, not measured; what is compared is who gets what of them.
+The gateway is one core: a request that its limit refuses costs it 0.05 ms, one that is read 0.5 ms, a malformed one (its
+body is large) 2 ms, one without a valid token 0.3 ms. The engine computes 16 requests at once, each in 0.2 s: 80 a second.
+These are assumed, not measured; what is compared is who gets what of them.
 """
 
 import asyncio

@@ -120,6 +120,8 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     assert key_path("/srv/t.db", None) == Path("/srv/tokens.key")
     assert key_path("/srv/t.db", Path("/run/key")) == Path("/run/key")
+    assert key_path("~/t.db", None) == key_path(None, Path("~/tokens.key")) == Path("/home/ada/tokens.key")
+    assert open_store("~/t.db", timeout_s=1).place == "/home/ada/t.db"
     assert key_path(None, None) == key_path("redis://h/0", None) == state_folder() / "tokens.key"
     assert open_store(None, timeout_s=1).place == "/home/ada/.local/state/headway/tokens.sqlite3"
 

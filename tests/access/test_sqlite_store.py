@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.access.sqlite_store import SqliteTokenStore
+from headway.access.sqlite_store import SqliteTokenStore, connect
 from headway.access.token_store import StoreFailed
 from support.memory_tokens import NOW_S, stored
 
@@ -193,6 +193,9 @@ async def test_one_that_is_damaged_is_told(path: Path) -> None:
     damage(path)
     store = at(path)
     assert await failure_of(store) == "corrupted"
+    delete(path)
+    assert await failure_of(store) == "gone"
+    assert "tokens.sqlite3" not in modes_in(path.parent)  # an empty one would know nobody
     await store.close()
 
 
@@ -239,6 +242,23 @@ async def test_a_disk_that_is_full_is_told(store: SqliteTokenStore, path: Path) 
     assert caught.value.failure == "full"
     await full.close()
     assert await store.get_standing("tok_000000000001") is None
+
+
+async def test_only_standings_may_be_lost_with_the_power(store: SqliteTokenStore) -> None:
+    statements: list[str] = []
+
+    def traced(path: Path, timeout_s: float) -> sqlite3.Connection:
+        connection = connect(path, timeout_s)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    traced_store = SqliteTokenStore(Path(store.place), connect=traced)
+    await traced_store.put_standing("tok_000000000001", b"{}", NOW_S)
+    await traced_store.revoke(stored(1).token_id, NOW_S)
+    await traced_store.close()
+    kinds = [statement.split("(")[0].split(" tokens ")[0] for statement in statements]
+    assert kinds.index("PRAGMA synchronous = NORMAL") < kinds.index("PRAGMA synchronous = FULL")
+    assert kinds.index("PRAGMA synchronous = FULL") < kinds.index("UPDATE")
 
 
 async def test_the_event_loop_runs_on_while_the_store_waits(store: SqliteTokenStore, path: Path) -> None:

@@ -14,6 +14,7 @@ from endpoints.render import render as render_endpoints
 from flow_control.render import render as render_flow
 from peers.places import DOCUMENT, RESULTS, ROOT
 from peers.render import render
+from prompts.render import render as render_prompts
 from scheduling.render import render as render_scheduling
 
 
@@ -50,6 +51,7 @@ def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
         ("endpoints", DOCUMENT, render_endpoints),
         ("scheduling", DOCUMENT, render_scheduling),
         ("flow", DOCUMENT, render_flow),
+        ("prompts", DOCUMENT, render_prompts),
         ("public-tool", public_tool.DOCUMENT, public_tool.render),
     ],
 )

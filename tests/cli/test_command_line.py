@@ -36,6 +36,7 @@ def test_every_option_of_every_command_is_explained() -> None:
     assert list(commands) == [
         "serve",
         "chat",
+        "complete",
         "pull",
         "models",
         "inspect",
@@ -80,8 +81,8 @@ def test_a_command_may_have_a_name_of_two_words(
     def add_parser(subparsers: Any) -> None:
         subparsers.add_parser("bench race", help="run").add_argument("sides", nargs=2, metavar="SIDE")
 
-    both = (*command_line._SUBCOMMANDS, SimpleNamespace(add_parser=add_parser))
-    monkeypatch.setattr(command_line, "_SUBCOMMANDS", both)
+    monkeypatch.setitem(sys.modules, "headway.cli.bench_race", SimpleNamespace(add_parser=add_parser))
+    monkeypatch.setattr(command_line, "_SUBCOMMANDS", (*command_line._SUBCOMMANDS, "bench_race"))
     parser = build_parser()
     assert parser.parse_args(["bench", "race", "a", "b"]).sides == ["a", "b"]
     assert parser.parse_args(["bench", "http://race", "--model", "race"]).url == "http://race"
@@ -174,6 +175,10 @@ def test_ports() -> None:
         ["serve", "m", "--group-size", "48"],
         ["serve", "m", "--max-body", "much"],
         ["serve", "m", "--drain-timeout", "0"],
+        ["serve", "m", "--session-idle", "1e300"],
+        ["serve", "m", "--ttft", "1e305,60,600"],
+        ["serve", "m", "--itl-target", "1e305"],
+        ["serve", "m", "--disk-kv", ""],
         ["serve", "m", "--unheard-of"],
         ["serve", "m", "--served-name", ""],
         ["serve", "m", "--served-name", "a\nb"],

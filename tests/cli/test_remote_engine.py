@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,20 +118,28 @@ def test_a_gateway_waits_for_its_engine_and_survives_it(tiny_model: Path, tmp_pa
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_unavailable")
         assert int(refused.headers["retry-after"]) >= 1
         assert front.get("/v1/models").status_code == 200
-        with real_server(tiny_model, tmp_path, "--port", str(port)) as second:
+        with real_server(tiny_model, tmp_path, "--port", str(port)) as second, ThreadPoolExecutor(1) as pool:
             assert eventually(lambda: is_ready(front))
-            with front.stream(max_tokens=30_000) as stream:
-                next(stream)
+            whole = second.complete("self", max_tokens=6000).json()["choices"][0]["text"]
+            with (
+                front.stream("self", max_tokens=6000) as stream,
+                front.stream(n=2, temperature=1, max_tokens=6000) as lost,
+            ):
+                events = [next(stream)]
+                next(lost)
                 engine = second.engine_pid
                 os.kill(second.process.pid, signal.SIGKILL)
-                *_, last = stream
-            assert parse(last)["error"]["code"] == "engine_died"
-            assert eventually(lambda: front.get("/ready").json()["models"] == {"tiny": "restarting"})
-            assert front.complete().status_code == 503
-            assert eventually(lambda: not Path(f"/proc/{engine}").exists())
-        with real_server(tiny_model, tmp_path, "--port", str(port)):
-            assert eventually(lambda: is_ready(front))
-            assert front.complete(max_tokens=3).status_code == 200
+                rest = pool.submit(list, stream)
+                assert eventually(lambda: front.get("/ready").json()["models"] == {"tiny": "restarting"})
+                assert front.complete().status_code == 503
+                assert eventually(lambda: not Path(f"/proc/{engine}").exists())
+                with real_server(tiny_model, tmp_path, "--port", str(port)):
+                    assert text_of(events + rest.result()) == whole
+                    assert is_ready(front)
+                    *_, last = lost
+                    assert parse(last)["error"]["code"] == "engine_died", (
+                        "of several choices none goes on exactly"
+                    )
         assert "Traceback" not in front.stderr
 
 

@@ -110,6 +110,12 @@ def test_what_cannot_be_simulated_is_refused_in_a_sentence(
     )
 
 
+def test_extremes_are_refused_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ("shape:llama-3-8b", "--device", "a10", *LOAD)
+    assert "from 0 to" in refused(capsys, *command, "--launch-ms", "1e18")
+    assert "An efficiency is at least" in refused(capsys, *command, "--read-efficiency", "1e-30")
+
+
 def test_one_machine_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["simulate", "shape:llama-3-8b"])
@@ -135,3 +141,6 @@ def test_a_shape_is_calibrated_and_then_simulated(
     assert not found.served
     text = told(capsys, "shape:tiny", "--calibration", str(path), *LOAD)
     assert text.startswith("Simulated, not measured: tiny on a machine calibrated for shape:tiny")
+    command = ("shape:tiny", "--calibration", str(path), *LOAD)
+    assert "--weights is of a device" in refused(capsys, *command, "--weights", "int8")
+    assert "--launch-ms is of a device" in refused(capsys, *command, "--launch-ms", "1")

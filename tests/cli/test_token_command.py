@@ -230,6 +230,7 @@ def test_a_token_given_in_the_place_of_its_name_is_not_repeated(token: Shell, ve
         (["list", "--store", "x", "--access", "y"], "`--access` says where"),
         (["list", "--access", "/dev/null/none"], "cannot be read"),
         (["list", "--store", "postgres://db"], "redis://"),
+        (["create", "--user", "a", "--store", ""], "A store is a path"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_made(

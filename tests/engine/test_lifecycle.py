@@ -21,14 +21,14 @@ def test_illegal_moves_raise(current: EngineState, target: EngineState) -> None:
     assert move("ready", "draining") == "draining"
 
 
-def test_the_back_off_doubles_to_half_a_minute() -> None:
+def test_the_first_end_costs_no_wait_and_the_next_ones_twice_as_much_each_to_half_a_minute() -> None:
     backoff = Backoff()
     assert backoff.delay_s == 0
     delays_s = []
     for _ in range(8):
         backoff = backoff.after_end(uptime_s=59.9)
         delays_s.append(backoff.delay_s)
-    assert delays_s == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert delays_s == [0, 1, 2, 4, 8, 16, 30, 30]
     assert Backoff(10_000).delay_s == 30
 
 

@@ -109,10 +109,9 @@ async def test_a_killed_engine_ends_requests_with_a_typed_error_and_comes_back(
             assert finished.error.code == EngineDied.code
             assert finished.usage.completion_tokens == 2 * PAUSE_AFTER
         assert client.state == "restarting"
-        clock.advance(250_000_000)
         with pytest.raises(EngineUnavailable) as refused:
             client.submit_nowait(request("early"))
-        assert refused.value.retry_after_s == pytest.approx(0.75)
+        assert refused.value.retry_after_s == 1.0  # it is loading
         client.cancel_nowait("r0")
         await sleeper.wake()
         await states.wait_for("ready")
@@ -120,9 +119,9 @@ async def test_a_killed_engine_ends_requests_with_a_typed_error_and_comes_back(
         assert client.pid != first_pid
         assert isinstance((await read(client.submit_nowait(request("again"))))[-1], Finished)
     assert [event.state for event in states.events] == ["starting", "ready", "restarting", "ready", "closed"]
-    assert "restart in 1 s" in states.events[2].reason
-    assert sleeper.delays_s == [1.0]
-    assert "killed by SIGKILL; restart in 1 s" in caplog.text
+    assert "restart in 0 s" in states.events[2].reason
+    assert sleeper.delays_s == [0.0]
+    assert "killed by SIGKILL; restart in 0 s" in caplog.text
 
 
 async def test_a_crash_loop_waits_longer_each_time_and_health_forgives() -> None:
@@ -133,9 +132,46 @@ async def test_a_crash_loop_waits_longer_each_time_and_health_forgives() -> None
             assert client.pid is not None
             os.kill(client.pid, signal.SIGKILL)
             await states.wait_for("restarting")
+            await sleeper.asleep.wait()
+            if sleeper.delays_s[-1]:
+                clock.advance(250_000_000)
+                with pytest.raises(EngineUnavailable) as refused:
+                    client.submit_nowait(request("early"))
+                assert refused.value.retry_after_s == pytest.approx(sleeper.delays_s[-1] - 0.25)
             await sleeper.wake()
             await states.wait_for("ready")
-        assert sleeper.delays_s == [1.0, 2.0, 4.0, 1.0]
+        assert sleeper.delays_s == [0.0, 1.0, 2.0, 0.0]
+
+
+async def test_who_waits_for_an_engine_goes_on_when_it_is_there() -> None:
+    sleeper, states = Sleeper(), States()
+    async with started(client_of(hook=states, sleep=sleeper)) as client:
+        await client.wait_ready()
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGKILL)
+        await sleeper.asleep.wait()
+        waiting = [asyncio.create_task(client.wait_ready()) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert not any(task.done() for task in waiting)
+        await sleeper.wake()
+        await asyncio.gather(*waiting)
+        assert client.state == "ready"
+
+
+@pytest.mark.parametrize(("end", "error"), [("drain", Draining), ("close", EngineUnavailable)])
+async def test_who_waits_for_an_engine_hears_that_none_will_come(end: str, error: type[Exception]) -> None:
+    sleeper = Sleeper()
+    async with started(client_of(sleep=sleeper)) as client:
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGKILL)
+        await sleeper.asleep.wait()
+        waiting = asyncio.create_task(client.wait_ready())
+        await asyncio.sleep(0)
+        await (client.drain(timeout_s=0) if end == "drain" else client.close())
+        with pytest.raises(error):
+            await waiting
+        with pytest.raises(error):
+            await client.wait_ready()
 
 
 @pytest.mark.parametrize("fault", [666, 667], ids=["exception", "garbage"])
@@ -172,7 +208,7 @@ async def test_a_restart_that_fails_is_tried_again_later(monkeypatch: pytest.Mon
         monkeypatch.setattr(launcher, "_start", good)
         await sleeper.wake()
         await states.wait_for("ready")
-    assert sleeper.delays_s == [1.0, 2.0]
+    assert sleeper.delays_s == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("end", ["drain", "close"])

@@ -91,7 +91,7 @@ def test_tenants_served_less_leave_at_least_an_even_part() -> None:
 
 
 def test_without_a_slot_it_waits_for_ends() -> None:
-    running = [replace(decoding(i, 6, (i,)), rank=1) for i in range(4)]
+    running = [replace(decoding(i, 6, (i,)), max_tokens=1000) for i in range(4)]
     learnt = machine()
     learnt.observe(Load(0, 4, 20, 0), 10_000_000)
     of = view(running, step_time=learnt)
@@ -99,6 +99,21 @@ def test_without_a_slot_it_waits_for_ends() -> None:
     assert wait_ns == pytest.approx((128 / 4 + 1) * learnt.of(Load(0, 4, 20, 0)), rel=0.05)
     for_high_ns = forecast(new(rank=0), of, LIMITS, 128, NOW_NS).wait_ns  # it takes the place of one of them
     assert for_high_ns < wait_ns / 10
+
+
+def test_a_burst_will_fill_all_slots_before_it_waits_for_ends() -> None:
+    learnt = machine()
+    learnt.observe(Load(0, 4, 20, 0), 10_000_000)
+    running = [replace(decoding(0, 6, (0,)), max_tokens=1000)]
+    queue = [replace(before(i, 1, due_s=60), max_tokens=1000) for i in range(1, 8)]
+    of = view(running, queue, step_time=learnt)
+    step_ns = learnt.of(Load(0, 4, 20, 0))
+    missing = 1 + 7 + 1 - 4
+    wait_ns = forecast(new(), of, LIMITS, 128, NOW_NS).wait_ns
+    assert wait_ns == pytest.approx(missing * 128 / 4 * step_ns, rel=0.1)
+    brief = [[replace(s, max_tokens=80) for s in part] for part in (running, queue)]
+    wait_ns = forecast(new(), view(*brief, step_time=learnt), LIMITS, 128, NOW_NS).wait_ns
+    assert wait_ns == pytest.approx(missing * 80 / 4 * step_ns, rel=0.1)
 
 
 def test_a_deadline_is_what_was_asked_for_else_the_classes() -> None:
@@ -121,6 +136,9 @@ def test_what_cannot_be_met_at_all_says_so() -> None:
     hopeless = lateness(new(due_s=1), Forecast(0, 1.9e9), 1.0, 1.9e9, NOW_NS)
     assert hopeless is not None
     assert "even on an idle server" in hopeless.message
+    tight = lateness(new(due_s=0.0008), Forecast(0, 4.2e6), 1.0, 4.2e6, NOW_NS)
+    assert tight is not None
+    assert "takes 4.2 ms even on an idle server, and is due in 0.8 ms" in tight.message
     passed = lateness(new(due_s=0), Forecast(0, 0), 1.0, 0, NOW_NS)
     assert passed is not None
     assert "had passed" in passed.message

@@ -82,6 +82,13 @@ def test_a_choice_that_was_ended_here_says_no_more() -> None:
     assert reader.ended
 
 
+def test_choices_have_the_numbers_of_the_request() -> None:
+    reader = answer(n=2, first_choice=3)
+    assert take(reader, chunk(7, index=1)) == [TokenDelta("a", 4, (7,))]
+    assert reader.cancel(4, "stop") == (ChoiceFinished("a", 4, "stop"),)
+    assert reader.fail() == (ChoiceFinished("a", 3, "error"),)
+
+
 @given(st.lists(st.one_of(st.binary(max_size=60), st.just(b"[DONE]"), st.builds(
     lambda ids, index, reason: chunk(*ids, index=index, reason=reason)[6:-2],
     st.lists(st.integers(-1, 60), max_size=4), st.integers(-1, 3), st.sampled_from([None, "stop", "length", "x"]),

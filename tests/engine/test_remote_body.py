@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from headway.core.errors import InvalidRequest
+from headway.core.errors import EngineDied, InvalidRequest
 from headway.core.request import Grammar, Request
 from headway.core.sampling import SamplingParams
 from headway.engine.remote_body import body_of, headers_of
@@ -67,13 +67,30 @@ def test_a_grammar_that_only_we_have_is_refused_by_the_name_of_its_field() -> No
         {"pooling": "mean"},
         {"adapter_id": 1},
         {"stop_token_ids": tuple(range(65))},
-        {"num_resumed": 1, "sampling": SamplingParams(presence_penalty=1.0)},
-        {"num_resumed": 1, "sampling": SamplingParams(frequency_penalty=1.0)},
     ],
 )
 def test_what_cannot_be_said_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest):
         body_of(request(**fields), "up", is_headway=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_resumed": 1, "sampling": SamplingParams(presence_penalty=1.0)},
+        {"num_resumed": 1, "sampling": SamplingParams(frequency_penalty=1.0)},
+        {"num_resumed": 1, "grammar": Grammar(kind="regex", source="a")},
+        {"first_choice": 1},
+    ],
+)
+def test_the_rest_of_an_answer_that_would_not_be_the_same_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(EngineDied):
+        body_of(request(**fields), "up", is_headway=True)
+
+
+def test_the_rest_of_an_answer_that_is_the_same_is_asked_for() -> None:
+    assert body_of(request(num_resumed=1), "up", is_headway=True)
+    assert body_of(request(first_choice=1, sampling=SamplingParams(temperature=0.0)), "up", is_headway=True)
 
 
 def test_tenants_have_their_own_part_of_vllms_prefix_cache() -> None:

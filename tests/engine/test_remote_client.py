@@ -310,6 +310,31 @@ async def test_a_lost_server_is_noticed_by_a_request_and_found_again() -> None:
         assert port
 
 
+async def test_whoever_waits_for_a_lost_server_waits_until_it_was_asked() -> None:
+    async with world(saying(HEAD, chunk(7))) as w:
+        await w.client.wait_ready()
+        w.server.models = refusal(500)
+        assert await code_of(w.client.submit_nowait(request())) == "engine_died"
+        waiting = asyncio.create_task(w.client.wait_ready())
+        await w.until(lambda: w.client.state == "restarting")
+        assert not waiting.done()
+        w.server.models = {"data": [{"id": "up", "max_model_len": 100}]}
+        await w.wind_until(waiting.done)
+        assert w.client.state == "ready"
+
+
+async def test_nobody_waits_for_a_client_that_is_closed() -> None:
+    async with upstream() as gone:
+        pass
+    client, _, _ = make(gone.url)
+    await client.start()
+    waiting = asyncio.create_task(client.wait_ready())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(EngineUnavailable):
+        await waiting
+
+
 async def test_a_server_is_asked_now_and_then() -> None:
     async with world() as w:
         before = w.server.num_polls

@@ -47,6 +47,7 @@ def test_a_full_table_is_read() -> None:
         ({"max_users": -3}, "limits.max_users"),
         ({"redis_url": "localhost:6379"}, "limits.redis_url"),
         ({"redis_url": "redis://[half"}, "limits.redis_url"),
+        ({"redis_url": "redis://host:many/0"}, "limits.redis_url"),
         ({"region_header": "two words"}, "limits.region_header"),
         ({"weights": {"typing": 1}}, "limits.weights.typing"),
         ({"weights": {"malformed": 0.1, "burst": 3}}, "limits.weights.burst"),
@@ -64,6 +65,13 @@ def test_a_password_in_a_url_is_not_repeated() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_limits({"redis_url": "http://user:secret@host"})
     assert "secret" not in caught.value.message
+
+
+def test_a_password_is_not_printed_with_the_settings() -> None:
+    config = parse_limits({"redis_url": "redis://:secret@host/0", "max_users": 7})
+    assert config.redis_url == "redis://:secret@host/0"
+    assert "secret" not in f"{config!r} {config}"
+    assert "max_users=7" in repr(config)
 
 
 def test_a_caller_has_his_own_limits_or_the_servers() -> None:

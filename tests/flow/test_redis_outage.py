@@ -13,14 +13,16 @@ from headway.core.errors import RateLimited, TooManyConcurrent
 from headway.flow.breaker import Phase
 from headway.flow.calls import limited
 from headway.flow.config import LimitsConfig
-from headway.flow.redis import RedisLimits, connect
+from headway.flow.limits import Reservation
+from headway.flow.redis import MAX_RENEWED, RedisLimits
+from headway.flow.redis_pipe import connect
 from headway.flow.shared import SharedLimits
 from support.redis_server import RedisServer, needs_redis, redis_server
 
 pytestmark = [needs_redis, pytest.mark.anyio]
 
 USER = Caller(tenant="acme", user="ada")
-CONFIG = LimitsConfig(requests_per_s=1e6, tokens_per_min=1_000_000, max_concurrent=1000)
+CONFIG = LimitsConfig(requests_per_s=1e6, tokens_per_min=1_000_000, max_concurrent=5000)
 NOW_US = 1_700_000_000_000_000
 PATIENT_S = 30.0
 DEADLINE_S = 0.1
@@ -116,7 +118,7 @@ async def test_a_paused_redis_costs_nobody_an_answer_and_gives_nothing_back_twic
     at_redis = store(redis, deadline_s=DEADLINE_S)
     limits = SharedLimits(at_redis, CONFIG, clock)
     await limits.beat()
-    before = []
+    before: list[Reservation] = []
     while len(before) < 5:  # a machine that is too busy for the deadline grants some of them here
         reservation = await limits.reserve(await limits.admit(USER), 1000)
         if reservation.admission.place == "shared":
@@ -135,6 +137,49 @@ async def test_a_paused_redis_costs_nobody_an_answer_and_gives_nothing_back_twic
         await limits.settle(reservation, 0)
     assert await balance(redis) == (1_000_000 - 5 * 300, 0)
     await limits.aclose()
+
+
+async def test_whatever_is_cancelled_while_redis_comes_and_goes_the_balance_is_exact(
+    redis: RedisServer,
+) -> None:
+    clock, draw = ManualClock(), random.Random(11)
+    limits = SharedLimits(store(redis, deadline_s=DEADLINE_S), CONFIG, clock)
+    used = {"local": 0, "shared": 0}
+    num_calls = 0
+
+    async def call(num_tokens: int) -> None:
+        async with limited(limits, USER) as running:
+            await running.reserve(num_tokens)
+            running.num_used = num_tokens // 2
+            used[running.place] += running.num_used
+            for _ in range(draw.randrange(30)):
+                await asyncio.sleep(0)
+
+    async def worker() -> None:
+        nonlocal num_calls
+        for _ in range(30):
+            num_calls += 1
+            if num_calls % 75 == 25:
+                redis.pause()
+            elif num_calls % 75 == 50:
+                redis.resume()
+            if num_calls % 15 == 0:
+                clock.advance(2 * NS_PER_S)
+            task = asyncio.create_task(call(draw.randrange(1, 500)))
+            if draw.random() < 0.5:
+                for _ in range(draw.randrange(60)):
+                    await asyncio.sleep(0)
+                task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled() or task.exception() is None
+
+    await asyncio.gather(*(worker() for _ in range(10)))
+    redis.resume()
+    await until_shared(limits, clock)
+    await limits.aclose()
+    assert limits.state().num_owed == 0
+    assert min(used.values()) > 0
+    assert await balance(redis) == (1_000_000 - used["shared"], 0)
 
 
 async def test_a_redis_killed_and_started_again_serves_calls_from_before_and_after(
@@ -166,6 +211,18 @@ async def test_a_redis_killed_and_started_again_serves_calls_from_before_and_aft
     await limits.aclose()
 
 
+async def test_a_redis_that_takes_nothing_more_is_one_that_is_gone(redis: RedisServer) -> None:
+    clock = ManualClock()
+    limits = SharedLimits(store(redis), CONFIG, clock)
+    full = connect(redis.url)
+    await full.config_set("maxmemory", "1")
+    assert (await limits.admit(USER)).place == "local"
+    await full.config_set("maxmemory", "0")
+    await full.aclose()
+    assert (await limits.admit(USER)).place == "shared"
+    await limits.aclose()
+
+
 async def test_a_redis_that_is_not_there_yet_is_no_error(redis: RedisServer) -> None:
     redis.kill()
     clock = ManualClock()
@@ -176,6 +233,18 @@ async def test_a_redis_that_is_not_there_yet_is_no_error(redis: RedisServer) -> 
     await until_shared(limits, clock)
     assert (await limits.admit(USER)).place == "shared"
     await limits.aclose()
+
+
+async def test_places_of_more_calls_than_one_script_takes_are_renewed(redis: RedisServer) -> None:
+    now_us, count = NOW_US, MAX_RENEWED + 1
+    client = connect(redis.url)
+    gateway = RedisLimits(CONFIG, client, time_us=lambda: now_us, deadline_s=PATIENT_S)
+    await asyncio.gather(*(gateway.admit(USER) for _ in range(count)))
+    for _ in range(2):
+        now_us += 40_000_000
+        await gateway.beat()
+    assert (await gateway.show(USER)).num_calls == count
+    await gateway.aclose()
 
 
 async def test_what_a_dead_gateway_held_is_free_again_after_its_lease(redis: RedisServer) -> None:

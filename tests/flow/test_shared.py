@@ -1,7 +1,10 @@
 """Limits with a store that comes and goes, as the breaker sees it; with a real Redis: test_redis_outage."""
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from headway.core.caller import Caller, CallerLimits
@@ -26,12 +29,17 @@ class Store:
     """Answers, or does not."""
 
     is_gone: bool = False
+    is_holding: bool = True
     num_asked: int = 0
     refusal: Exception | None = None
     postponed: list[tuple[str, int]] = field(default_factory=list)
     settled: list[tuple[str, int]] = field(default_factory=list)
+    changes: list[tuple[bool, str]] = field(default_factory=list)
     num_paid: int = 0
     num_owed: int = 0
+
+    def note_change(self, is_degraded: bool, reason: str) -> None:
+        self.changes.append((is_degraded, reason))
 
     def _ask(self) -> None:
         self.num_asked += 1
@@ -63,6 +71,9 @@ class Store:
         self._ask()
         return Shown(risk=2, requests_per_s=40, base_per_s=100, why=(), num_calls=0, quotas=NO_QUOTAS)
 
+    def holds(self, admission: Admission) -> bool:  # noqa: ARG002
+        return self.is_holding
+
     def postpone(self, admission: Admission, num_used: int) -> None:
         self.postponed.append((admission.call_id, num_used))
 
@@ -81,7 +92,7 @@ def shared(
     config: LimitsConfig = LimitsConfig(tokens_per_min=4000),  # noqa: B008  # frozen
 ) -> tuple[SharedLimits, Store, ManualClock]:
     store, clock = Store(), ManualClock()
-    return SharedLimits(store, config, clock), store, clock
+    return SharedLimits(store, config, clock, on_change=store.note_change), store, clock
 
 
 async def fail(limits: SharedLimits, store: Store) -> None:
@@ -155,6 +166,19 @@ async def test_one_call_tries_whether_it_is_back_and_then_all_ask_again(
     assert (await limits.admit(USER)).place == "shared"
     assert limits.state().phase is Phase.CLOSED
     assert caplog.records[-1].getMessage() == "limits are shared by all gateways again"
+    assert store.changes == [(True, "it is gone"), (False, "")]
+
+
+async def test_a_call_of_which_the_store_holds_nothing_does_not_try_whether_it_is_back() -> None:
+    limits, store, clock = shared(LimitsConfig())
+    admission = await limits.admit(USER)
+    await fail(limits, store)
+    store.is_gone, store.is_holding = False, False
+    clock.advance(NS_PER_S)
+    reservation = await limits.reserve(admission, 100)
+    await limits.settle(reservation, 10)
+    assert limits.state().phase is Phase.OPEN
+    assert store.postponed[-1] == (admission.call_id, 10)
 
 
 async def test_a_call_is_settled_where_it_was_granted() -> None:
@@ -200,6 +224,23 @@ async def test_a_store_whose_library_is_missing_says_what_to_install(monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "headway.flow.redis", None)
     with pytest.raises(ConfigError, match=r'pip install "headway\[gateway\]"'):
         await build.open_limits(LimitsConfig(redis_url="redis://127.0.0.1:1/0"), ManualClock())
+
+
+def test_only_what_talks_to_redis_imports_its_library() -> None:
+    importing = {
+        path.name
+        for path in Path(build.__file__).parent.glob("*.py")
+        if re.search(r"^(from|import) redis\b", path.read_text(), re.MULTILINE)
+    }
+    assert importing == {"redis.py", "redis_pipe.py"}
+
+
+async def test_what_operators_see_can_be_sent() -> None:
+    limits = LocalLimits(LimitsConfig(), ManualClock())
+    await limits.note(USER, Signal("malformed"))
+    shown = msgspec.to_builtins(await limits.show(USER))
+    assert shown["requests_per_s"] == pytest.approx(98.5)
+    assert shown["why"][0]["words"] == "malformed requests: 1.0 of late"
 
 
 async def test_own_limits_count_without_the_store_too() -> None:

@@ -4,8 +4,11 @@ import asyncio
 import heapq
 import random
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.core.caller import Caller
 from headway.core.clock import NS_PER_MS, NS_PER_S, ManualClock
@@ -147,6 +150,58 @@ def test_whoever_floods_pushes_out_himself() -> None:
         queue.leave(ticket)
     assert queue.num_waiting == 0
     assert queue.crowded_out("high") is None
+
+
+happenings = st.one_of(
+    st.tuples(
+        st.just("arrive"), st.sampled_from(["high", "normal", "low"]), st.sampled_from(["a", "b", "c"])
+    ),
+    st.tuples(st.just("token"), st.integers(0, 20)),
+    st.tuples(st.just("end"), st.integers(0, 20)),
+    st.tuples(st.just("places"), st.integers(1, 6)),
+    st.tuples(st.just("wait"), st.integers(1, 2000)),
+)
+
+
+@given(st.lists(happenings, max_size=80), st.sampled_from(["idle", "never"]))
+def test_whatever_happens_each_call_starts_once_and_none_that_is_read_is_ended(
+    script: list[tuple[object, ...]], lend_high: Literal["idle", "never"]
+) -> None:
+    queue = RemoteQueue(lend_high=lend_high, num_places=4, max_waiting=5)
+    now_ns, num_arrived, ended, started, most = 0, 0, 0, list[Ticket](), 4
+    for what in script:
+        running = sorted(queue.running, key=lambda ticket: ticket.order)
+        match what:
+            case ("arrive", "high" | "normal" | "low" as service_class, str(tenant)):
+                queue.arrive(service_class, tenant, 10)
+                num_arrived += 1
+                if gone := queue.crowded_out(service_class):
+                    queue.leave(gone)
+                    ended += 1
+            case ("token", int(index)) if index < len(running):
+                queue.generated(running[index], 3, now_ns)
+            case ("end", int(index)) if index < len(running):
+                queue.leave(running[index])
+                ended += 1
+            case ("places", int(count)):
+                queue.num_places, most = count, max(len(running), count)
+            case ("wait", int(ms)):
+                now_ns += ms * NS_PER_MS
+            case _:
+                pass
+        turns = queue.turns(now_ns)
+        assert all(ticket.rank == 2 and not ticket.has_token for ticket in turns.displace)
+        started += turns.start
+        ended += len(turns.displace)
+        assert len(queue.running) <= most
+        assert queue.running.isdisjoint(turns.displace)
+        assert num_arrived == ended + len(queue.running) + queue.num_waiting
+    assert len(set(started)) == len(started)
+    for _ in range(num_arrived):  # whoever waits comes to his turn as others end
+        for ticket in list(queue.running):
+            queue.leave(ticket)
+        queue.turns(now_ns)
+    assert (queue.num_waiting, queue.running) == (0, set())
 
 
 def test_leaving_twice_leaves_once() -> None:

@@ -1,5 +1,6 @@
 """The service over the real engine on the fake runner: scenario 1 from the socket's side to the last block."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -42,9 +43,21 @@ def build(config: EngineConfig, clock: Clock) -> Engine:
 
 
 @pytest.fixture
-async def stack() -> AsyncIterator[Stack]:
+def restarts() -> asyncio.Event:
+    """Set while an engine that ended may be replaced."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@pytest.fixture
+async def stack(restarts: asyncio.Event) -> AsyncIterator[Stack]:
+    async def back_off(seconds: float) -> None:
+        del seconds
+        await restarts.wait()
+
     config = EngineConfig(model=MODEL, scheduler=SCHEDULER)
-    async with open_stack(config, build, NumberTokenizer()) as stack:
+    async with open_stack(config, build, NumberTokenizer(), sleep=back_off) as stack:
         yield stack
 
 
@@ -116,14 +129,92 @@ async def test_a_shared_prefix_is_reported_as_cached(stack: Stack) -> None:
     assert usage["prompt_tokens_details"]["cached_tokens"] == 96
 
 
-async def test_an_engine_that_dies_ends_streams_with_a_typed_error(stack: Stack) -> None:
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("num_steps", [0, 1, 3, 12])
+async def test_an_answer_goes_on_with_the_next_engine(stack: Stack, num_steps: int, stream: bool) -> None:
+    def post() -> Exchange:
+        options = {"include_usage": True} if stream else None
+        return stack.post("hello", stream=stream, n=3, temperature=0.8, stream_options=options)
+
+    async def answer(exchange: Exchange) -> tuple[dict[int, str], dict[int, str], object]:
+        """The text and the end of each choice, and the usage."""
+        while stack.gateway.num_active:
+            await stack.step()
+        texts, ends, usage = {0: "", 1: "", 2: ""}, {}, None
+        body = (await exchange.read_body()).decode()
+        for event in body.split("data: ") if stream else [body]:
+            if not event.startswith("{"):
+                continue
+            fields = msgspec.json.decode(event)
+            usage = fields["usage"] or usage
+            for choice in fields["choices"]:
+                texts[choice["index"]] += choice["text"]
+                if choice["finish_reason"]:
+                    ends[choice["index"]] = choice["finish_reason"]
+        assert "[DONE]" in body or not stream
+        return texts, ends, usage
+
+    async with post() as exchange:
+        await stack.arrive(1)
+        expected = await answer(exchange)
+    async with post() as exchange:
+        await stack.arrive(1)
+        await stack.step(num_steps)
+        stack.engine.crash()
+        await stack.arrive(3)  # one for each choice
+        assert await answer(exchange) == expected
+    assert len(set(expected[0].values())) == 3
+    assert stack.outcomes == ["length", "length"]
+    stack.assert_idle()
+
+
+async def test_a_request_that_ends_every_engine_is_given_up(stack: Stack) -> None:
+    async with stack.post("hello") as exchange:
+        await stack.arrive(1)
+        await stack.step(3)
+        for _ in range(3):
+            await stack.arrive(1)
+            stack.engine.crash()
+        body = (await exchange.read_body()).decode()
+    assert '"code":"engine_died"' in body.split("\n\n")[-2]
+    assert "[DONE]" not in body
+    assert stack.outcomes == ["error"]
+    stack.assert_idle()
+
+
+async def test_a_prompt_that_ends_engines_takes_no_answer_with_it_that_had_begun(stack: Stack) -> None:
+    expected = await stack.text("good")
+    async with stack.post("good") as good:
+        await stack.arrive(1)
+        await stack.step(3)
+        async with stack.post("bad", stream=False) as bad:
+            for _ in range(2):
+                await stack.arrive(2)
+                stack.engine.crash()
+            assert await bad.read_status() == 500
+        await stack.arrive(1)
+        await stack.step(25)
+        assert await read_text(good) == expected
+    assert stack.outcomes == ["length", "error", "length"]
+    stack.assert_idle()
+
+
+async def test_a_client_that_leaves_while_no_engine_is_there_is_forgotten(
+    stack: Stack, restarts: asyncio.Event
+) -> None:
+    restarts.clear()
     async with stack.post("hello") as exchange:
         await stack.arrive(1)
         await stack.step(3)
         stack.engine.crash()
-        body = (await exchange.read_body()).decode()
-        assert '"code":"engine_died"' in body.split("\n\n")[-2]
-        assert "[DONE]" not in body
+        exchange.disconnect()
+        await exchange.wait_ended()
+    assert stack.outcomes == ["cancelled"]
+
+
+async def test_while_an_engine_restarts_nothing_new_is_taken(stack: Stack, restarts: asyncio.Event) -> None:
+    restarts.clear()
+    stack.engine.crash()
     async with Exchange(create_app(stack.gateway), "GET", "/ready") as ready:
         assert await ready.read_status() == 503
     async with stack.post("hello") as refused:

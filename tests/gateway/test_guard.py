@@ -15,6 +15,7 @@ from headway.flow.config import LimitsConfig
 from headway.flow.local import LocalLimits
 from headway.gateway.config import GatewayConfig
 from headway.gateway.door import Door
+from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
@@ -75,7 +76,9 @@ class Guarded:
         self.s: Service = service(
             script,
             door=Door(self.known, self.limits),
-            streams=Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, grace_s=1000),
+            streams=Streams(
+                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, StreamTerms(grace_s=1000)
+            ),
             config=GatewayConfig(trust_headers=trust_headers),
         )
 
@@ -192,8 +195,8 @@ async def test_a_refused_request_burns_no_other_budget() -> None:
 @pytest.mark.parametrize("include_usage", [False, True])
 async def test_what_was_used_is_charged_and_the_rest_given_back(stream: bool, include_usage: bool) -> None:
     g = Guarded(CallerLimits(tokens_per_min=1000), answering("four"))
-    options = {"stream_options": {"include_usage": include_usage}} if stream else {}
-    async with g.ask("ann", stream=stream, max_tokens=40, **options) as exchange:
+    options = {"include_usage": include_usage} if stream else None
+    async with g.ask("ann", stream=stream, max_tokens=40, stream_options=options) as exchange:
         await exchange.read_body()
         assert int(exchange.headers["x-ratelimit-remaining-tokens"]) < 1000 - 40
         assert exchange.headers["x-ratelimit-limit-requests"] == "100"
@@ -274,3 +277,28 @@ async def test_leaving_closes_what_the_door_holds() -> None:
     g = Guarded()
     await g.s.gateway.door.close()
     assert g.known.is_closed
+
+
+async def test_with_the_last_place_in_use_its_stream_can_still_be_read() -> None:
+    g = Guarded(CallerLimits(max_concurrent=1))
+    async with g.ask("ann", {"x-headway-resumable": "1"}, stream=True) as exchange:
+        await g.s.engine.wait_requests(1)
+        g.s.engine.emit(g.s.engine.requests[0], [65])
+        await exchange.read_status()
+    who = {"authorization": "Bearer ann"}
+    async with g.s.get(f"/v1/streams/{exchange.headers['x-headway-stream']}", who) as again:
+        assert await again.read_status() == 200
+        async with g.ask("ann") as other:
+            assert await other.read_status() == 429
+        g.s.engine.finish(g.s.engine.requests[0])
+        await again.read_body()
+    await g.s.gateway.wait_idle()
+    assert (await g.limits.show(g.known.callers["ann"])).num_calls == 0
+
+
+async def test_who_tries_names_of_streams_is_slowed() -> None:
+    g = Guarded()
+    for number in range(20):
+        async with g.s.get(f"/v1/streams/{number:032x}", {"authorization": "Bearer ann"}) as exchange:
+            assert await exchange.read_status() == 404
+    assert (await g.limits.show(g.known.callers["ann"])).requests_per_s < 100

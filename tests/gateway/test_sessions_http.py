@@ -29,6 +29,15 @@ async def test_a_conversation_is_released_once() -> None:
         assert "talk" in error["message"]
 
 
+async def test_a_name_with_a_slash_is_released_like_any() -> None:
+    s = service()
+    s.engine.sessions = {("", "team/talk")}
+    async with delete(s, "/v1/sessions/team/talk") as exchange:  # so ASGI servers hand on team%2Ftalk
+        assert await exchange.read_status() == 204
+        await exchange.read_body()
+    assert s.engine.sessions == set()
+
+
 async def test_another_tenants_conversation_is_not_ones_own() -> None:
     s = service()
     s.engine.sessions = {("somebody", "talk")}

@@ -13,6 +13,7 @@ from headway.core.clock import MonotonicClock
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
+from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
@@ -27,7 +28,7 @@ TEXT = "to be read twice"
 def running() -> Iterator[tuple[str, Gateway]]:
     """Serve an engine that answers TEXT at once; yield the address and the gateway."""
     clock = MonotonicClock()
-    streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, grace_s=60)
+    streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, StreamTerms(grace_s=60))
     engine = FakeEngineClient(script=answering(TEXT))
     gateway = Gateway(
         {MODEL: served(engine)},
@@ -104,6 +105,15 @@ def test_a_heartbeat_is_answered_and_carries_an_acknowledgement() -> None:
         while (message := next_event(client))["type"] != "heartbeat":
             pass
         assert message == {"type": "heartbeat", "ms": 123}
+
+
+def test_an_acknowledgement_may_be_ahead_of_what_this_connection_sent() -> None:
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        client.send(json.dumps({"type": "ack", "seq": 8}))  # as an older connection delivered it
+        events = read_to_the_end(client)
+        numbers = [int(str(event["seq"])) for event in events]
+        assert numbers == sorted(set(numbers))
+        assert numbers[-1] > 8
 
 
 @pytest.mark.parametrize(

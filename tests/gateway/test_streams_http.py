@@ -8,6 +8,7 @@ import pytest
 from headway.core.clock import ManualClock
 from headway.core.errors import QueueFull
 from headway.core.messages import ErrorInfo
+from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
@@ -26,7 +27,9 @@ def resumable(
     limits: StreamLimits | None = None,
 ) -> Service:
     log = MemoryLog(limits or StreamLimits(), lambda: 1_800_000_000_000)
-    streams = Streams(log, ManualClock(), grace_s=grace_s, ping_s=ping_s, patience_ns=patience_ns)
+    streams = Streams(
+        log, ManualClock(), StreamTerms(grace_s=grace_s, patience_ns=patience_ns), ping_s=ping_s
+    )
     return service(streams=streams)
 
 

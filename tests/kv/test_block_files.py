@@ -3,12 +3,14 @@
 import errno
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from headway.kv import block_files
 from headway.kv.block_files import BlockFiles, FolderInUse, write_file
 from headway.kv.stored_block import StoredBlock, Wanted, encode, store
 
@@ -73,6 +75,77 @@ def test_a_damaged_file_is_a_miss_and_goes(tmp_path: Path, damage: str) -> None:
     assert files.num_bytes == 0
     assert files.write(block(1))
     assert files.read(wanted(1)) == block(1)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "grown"])
+def test_what_took_a_files_place_is_a_miss_and_holds_up_nobody(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = open_files(tmp_path / "kv")
+    files.write(block(1))
+    (path,) = paths(tmp_path)
+    elsewhere = path.rename(tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(elsewhere)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    assert files.read(wanted(1)) is None
+    assert elsewhere.stat().st_size == FILE_BYTES
+    assert "could not be read" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_nothing_is_written_through_what_took_a_files_place(tmp_path: Path, kind: str) -> None:
+    path, elsewhere = tmp_path / "block.tmp", tmp_path / "elsewhere"
+    elsewhere.touch()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(elsewhere)
+    with pytest.raises(OSError, match=r"No such device|Too many levels"):
+        write_file(path, b"said")
+    assert elsewhere.stat().st_size == 0
+
+
+def test_each_kind_of_failure_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = open_files(tmp_path / "kv")
+    for number in (1, 2):
+        files.write(block(number))
+    shutil.rmtree(tmp_path / "kv")
+    for number in (1, 2):
+        assert files.read(wanted(number)) is None
+        assert not files.write(block(number))
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "a KV block could not be read",
+        "a KV block could not be written",
+    ]
+
+
+def test_a_folder_that_cannot_be_used_is_left_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(block_files, "_blocks_by_age", refuse)
+        with pytest.raises(PermissionError):
+            open_files(tmp_path)
+    assert open_files(tmp_path).write(block(1))
+
+
+def test_another_users_folder_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = open_files(tmp_path, "other")
+    other.write(block(1))
+    other.close()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert open_files(tmp_path).num_bytes == 0
+
+
+def refuse(_: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_another_content_under_the_same_digest_is_a_miss_and_stays(tmp_path: Path) -> None:

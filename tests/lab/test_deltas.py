@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from headway.core.messages import Usage
 from headway.lab.deltas import Delta, TokenUsage, read_delta
-from headway.wire.sse_reader import SseEvent, SseReader
 from headway.wire import sse
 from headway.wire.chat_response import ChatChunk, ChunkChoice, FunctionDelta, ToolCallDelta
 from headway.wire.chat_response import Delta as WireDelta
 from headway.wire.completion_response import Completion, CompletionChoice
+from headway.wire.sse_reader import SseEvent, SseReader
 from headway.wire.usage import usage_fields
 
 

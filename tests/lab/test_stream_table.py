@@ -90,6 +90,8 @@ def test_streams_send_nothing_alike_by_accident() -> None:
         ([{"name": "a", "tenant": "t\n1"}], "x-headway-tenant"),
         ([{"name": "a", "headers": {"Host": "x"}}], "host"),
         ([{"name": "a", "workload": "trace:f", "skip": 1}], "skip"),
+        ([{"name": "a", "duration_s": float("inf")}], "duration_s"),
+        ([{"name": "a", "sessions": True, "headers": {"X-Headway-Session": "mine"}}], "not by both"),
     ],
 )
 def test_what_is_no_stream_is_told(tables: list[dict[str, object]], told: str) -> None:

@@ -1,6 +1,8 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headway.obs import token_names
 from headway.obs.token_names import ANONYMOUS, INVALID, OTHER, TokenNames
@@ -109,3 +111,12 @@ def test_who_falls_silent_gives_up_its_name_though_nobody_wants_it() -> None:
 def test_without_room_for_any_all_are_one() -> None:
     page = Page(num_top=0)
     assert page.call("a", 100) == OTHER
+
+
+@given(st.lists(st.integers(0, 40), max_size=400), st.integers(0, 4))
+def test_whoever_calls_there_are_no_more_names_than_places(calls: list[int], num_top: int) -> None:
+    page = Page(frozenset({"t0"}), num_top)
+    for number in calls:
+        name = page.call(f"t{number}")
+        assert name in (f"t{number}", OTHER)
+        assert len(page.shown - {"t0", OTHER}) <= num_top

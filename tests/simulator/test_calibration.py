@@ -159,6 +159,12 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     assert set(json.loads(path.read_text())["coefficients"]) == set(TERMS)
 
 
+def _with_blocks(num_blocks: int) -> str:
+    found = calibration()
+    runner = msgspec.structs.replace(found.runner, num_blocks=num_blocks)
+    return msgspec.json.encode(msgspec.structs.replace(found, runner=runner)).decode()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -166,6 +172,11 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
         ("no JSON", "holds no calibration"),
         (msgspec.json.encode(calibration(format="headway-calibration-0")).decode(), "another version"),
         (msgspec.json.encode(calibration(coefficients={"constant": 1.0})).decode(), "another version"),
+        (msgspec.json.encode(calibration(coefficients=TRUE | {"constant": -1.0})).decode(), "holds no"),
+        (msgspec.json.encode(calibration(request_ns=-1.0)).decode(), "holds no calibration"),
+        (msgspec.json.encode(calibration(engine_ns=(1e300, 0.0))).decode(), "holds no calibration"),
+        (_with_blocks(0), "holds no calibration"),
+        (_with_blocks(10**12), "holds no calibration"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> None:

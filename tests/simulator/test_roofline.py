@@ -68,7 +68,7 @@ def test_names_of_devices() -> None:
         find_device("b200")
 
 
-@pytest.mark.parametrize("factor", [0.0, 1.1])
+@pytest.mark.parametrize("factor", [0.0, 1e-300, 1.1])
 def test_efficiencies_are_shares(factor: float) -> None:
-    with pytest.raises(ConfigError, match="above 0 and is at most 1"):
+    with pytest.raises(ConfigError, match=r"at least 0\.001 and at most 1"):
         RooflineCost(device=DEVICES["a10"], shape=LLAMA, compute_efficiency=factor)

@@ -224,8 +224,8 @@ def test_whatever_happens_the_rules_hold(happenings: list[str | tuple[str, int]]
             busy = happened == "busy"
             delivery.buffer(is_empty=not busy, now_ns=now_ns)
         elif happened in RESENDING and delivery.num_free:
-            kinds[delivery.sent + 1] = happened  # type: ignore[assignment]
-            actions = delivery.numbered(delivery.sent + 1, happened, now_ns)  # type: ignore[arg-type]
+            kinds[delivery.sent + 1] = happened
+            actions = delivery.numbered(delivery.sent + 1, happened, now_ns)
         elif happened[0] == "ack" and isinstance(happened[1], int):
             before = delivery.acked
             delivery.acknowledged(happened[1], now_ns)
@@ -248,7 +248,9 @@ def test_whatever_happens_the_rules_hold(happenings: list[str | tuple[str, int]]
                     rule = RESENDING[kinds[seq]]
                     waits = len(sent_at[seq]) - 1
                     assert waits < rule.max_resends
-                    assert now_ns - max(sent_at[seq][-1], quiet_since) >= int(MIN_WAIT_NS * rule.factor**waits)
+                    assert now_ns - max(sent_at[seq][-1], quiet_since) >= int(
+                        MIN_WAIT_NS * rule.factor**waits
+                    )
                     sent_at[seq].append(now_ns)
             now_ns = until_ns
         for action in actions:

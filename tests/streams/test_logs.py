@@ -10,7 +10,7 @@ from headway.core.errors import InvalidRequest, ResyncRequired, StreamLogFull, S
 from headway.streams.follower import Follower
 from headway.streams.ids import START, Cursor
 from headway.streams.limits import StreamLimits
-from headway.streams.log import LeaseLost, StreamLog
+from headway.streams.log import LeaseLost, StreamExists, StreamLog
 from headway.streams.record import Entry, Lease, StreamRecord, attach
 from support.stream_logs import KINDS, Gateways, open_gateways
 
@@ -96,6 +96,18 @@ async def test_an_unknown_stream_is_not_found(gateways: Gateways) -> None:
     assert await log.take_over(A) is None
     await log.remove(A)
     assert await log.find(A) is None
+
+
+async def test_no_id_is_used_again_not_even_one_of_a_stream_that_is_gone(gateways: Gateways) -> None:
+    log = gateways.one
+    lease = await log.create(A, "tok", b"")
+    for _ in range(2):
+        with pytest.raises(StreamExists):
+            await gateways.two.create(A, "other", b"")
+        assert (await found(log, A)).owner == "tok"
+        await log.remove(A)
+    with pytest.raises(LeaseLost):
+        await log.append(lease, 0, [entry("1")])
 
 
 async def test_acknowledged_events_are_dropped_and_cannot_be_read_again(gateways: Gateways) -> None:

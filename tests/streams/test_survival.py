@@ -12,8 +12,8 @@ from headway.streams.limits import StreamLimits
 from support.stream_logs import KINDS, open_gateways
 from support.stream_world import EVERYTHING, SELDOM, World
 
-LIMITS = StreamLimits(max_events=6, lease_ms=1000)
-NUM_EXAMPLES = {"memory": 400, "sqlite": 40, "redis": 15}
+LIMITS = StreamLimits(max_events=3, lease_ms=1000)
+NUM_EXAMPLES = {"memory": 500, "sqlite": 60, "redis": 20}
 
 happenings = st.lists(st.sampled_from(EVERYTHING), min_size=60, max_size=160)
 seldom = st.sampled_from(SELDOM)
@@ -41,7 +41,10 @@ def test_an_answer_that_does_not_fail_arrives_whole(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_that_fails_or_begins_anew_is_whole_or_a_beginning_and_a_typed_error(kind: str) -> None:
     @settings(max_examples=NUM_EXAMPLES[kind])
-    @given(happenings, st.lists(st.tuples(st.integers(0, 120), seldom), min_size=1, max_size=2))
+    @given(
+        happenings,
+        st.lists(st.tuples(st.integers(0, 12) | st.integers(0, 120), seldom), min_size=1, max_size=2),
+    )
     def ends_well(happened: list[str], failures: list[tuple[int, str]]) -> None:
         for place, failure in failures:
             happened.insert(place, failure)
@@ -49,6 +52,13 @@ def test_an_answer_that_fails_or_begins_anew_is_whole_or_a_beginning_and_a_typed
         assert world.client.is_whole or world.client.error in {"told", "resync_required"}
 
     ends_well()
+
+
+def test_what_an_old_connection_still_brings_is_not_joined_to_a_new_numbering() -> None:
+    old = ["step", "attach", "pump", "disconnect"]
+    new = ["begin_anew", "step", "step", "attach", "pump", "pump"]
+    world = run("memory", [*old, *new, *["deliver"] * 6])
+    assert (world.client.text, world.client.error) == ("<role>0a ", "resync_required")
 
 
 def run(kind: str, happened: list[str]) -> World:

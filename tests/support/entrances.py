@@ -9,16 +9,22 @@ import os
 import re
 from pathlib import Path
 
+import msgspec
+
 from headway.core.errors import InvalidRequest
 from headway.models.architectures import open_plan
 from headway.models.safetensors import read_safetensors
 from headway.models.summary import summarise
 from headway.models.text_side import open_text
+from headway.streams.ids import parse_after, parse_event_id
 from headway.wire.chat_request import parse_chat
 from headway.wire.completion_request import parse_completion
 from headway.wire.embeddings import parse_embedding
 from headway.wire.messages_request import parse_count_call, parse_message_call
 from headway.wire.responses_request import parse_responses
+from headway.wire.sse_reader import EventTooLarge, SseEvent, SseReader
+from headway.wire.stream_messages import read_ack, read_from_client, read_from_server
+from headway.wire.summary_request import parse_summary
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 SPARSE_BYTES = 4 * 1024 * 1024
@@ -26,6 +32,8 @@ SPARSE_BYTES = 4 * 1024 * 1024
 
 _TEXT = "def f(x):\n\treturn x\u00e9 + 12345  # \U0001f600\r\n<|im_start|>"
 _END = re.compile(rb"\[\s*[0-9]{1,9}\s*,\s*([0-9]{1,9})\s*\]")
+_MAX_EVENT_BYTES = 64
+"""Small, so that fuzzing meets the limit."""
 _PARSERS = (
     parse_chat,
     parse_completion,
@@ -35,12 +43,45 @@ _PARSERS = (
     parse_message_call,
     parse_count_call,
     parse_responses,
+    parse_summary,
 )
 
 
 def parse_body(data: bytes, folder: Path) -> None:  # noqa: ARG001  # as every entrance
     """A request's body; the first byte chooses the endpoint. Raises InvalidRequest."""
     _PARSERS[(data[0] if data else 0) % len(_PARSERS)](data[1:])
+
+
+def read_stream(data: bytes, folder: Path) -> None:  # noqa: ARG001  # as every entrance
+    """What clients and servers of streams send each other; the first byte chooses which. Raises InvalidRequest.
+
+    Server-sent events are read whole and in two pieces, which the second byte cuts; both must give the same.
+    """
+    if not data:
+        return
+    kind, rest = data[0] % 6, data[1:]
+    if kind == 0:
+        at = rest[0] * len(rest) // 256 if rest else 0
+        assert _events(rest[:at], rest[at:]) == _events(rest)
+    elif kind == 1:
+        parse_event_id(rest.decode("latin-1"))
+    elif kind == 2:
+        parse_after(rest.decode("latin-1"))
+    else:
+        read = (read_ack, read_from_client, read_from_server)[kind - 3]
+        message = read(rest)
+        assert read(msgspec.json.encode(message)) == message
+
+
+def _events(*pieces: bytes) -> tuple[list[SseEvent], bytes | None, int | None, bool]:
+    reader = SseReader(_MAX_EVENT_BYTES)
+    events: list[SseEvent] = []
+    try:
+        for piece in pieces:
+            events += reader.feed(piece)
+    except EventTooLarge as error:
+        return events + error.events, None, None, True
+    return events, reader.last_event_id, reader.retry_ms, False
 
 
 def read_gguf_file(data: bytes, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The service over a real engine that steps when the test says, all on one event loop."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from headway.core.config import EngineConfig
 from headway.core.events import Event, RequestEnded
 from headway.engine.inline import InlineEngineClient
 from headway.engine.service import EngineFactory
+from headway.engine.supervisor import Sleep
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.gateway import Gateway
@@ -88,11 +90,12 @@ async def open_stack(
     factory: EngineFactory,
     tokenizer: Tokenizer,
     chat_template: ChatTemplate | None = None,
+    sleep: Sleep = asyncio.sleep,
 ) -> AsyncIterator[Stack]:
     """Start the engine, yield the service, end both."""
     clock = ManualClock()
     events: list[Event] = []
-    engine = InlineEngineClient(config, clock, events.append, factory=factory)
+    engine = InlineEngineClient(config, clock, events.append, factory=factory, sleep=sleep)
     await engine.start()
     gateway = Gateway(
         {config.model: served(engine, name=config.model, tokenizer=tokenizer, chat_template=chat_template)},

@@ -1,10 +1,10 @@
 """An engine that does what the test says: it records requests and cancellations, and delivers what the test emits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Literal
 
-from headway.core.errors import HeadwayError
+from headway.core.errors import EngineUnavailable, HeadwayError
 from headway.core.events import EngineState
 from headway.core.messages import (
     ChoiceFinished,
@@ -37,6 +37,7 @@ class FakeEngineClient:
         self.requests: list[Request] = []
         self.cancels: list[tuple[str, int | None, str]] = []
         self.refuse: HeadwayError | None = None
+        self.returns: list[Awaitable[EngineInfo]] = []
         self.sessions: set[tuple[str, str]] = set()
         self._script = script
         self._submitted = asyncio.Event()
@@ -86,6 +87,12 @@ class FakeEngineClient:
         known = (tenant, session) in self.sessions
         self.sessions.discard((tenant, session))
         return known
+
+    async def wait_ready(self) -> None:
+        """One that ended is not replaced, unless a test says when, and by what."""
+        if not self.returns:
+            raise EngineUnavailable("It does not come back.")
+        self.info = await self.returns.pop(0)
 
     async def start(self) -> None:
         self.state = "ready"
@@ -144,7 +151,7 @@ class _Live:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.open = set(range(request.n))
+        self.open = set(range(request.first_choice, request.first_choice + request.n))
         self.num_tokens = 0
         self.queue: asyncio.Queue[Batch] = asyncio.Queue()
         self._ended = False

@@ -1,5 +1,7 @@
 """What of a request's headers is a credential, and that nothing quotes one that is not."""
 
+import anthropic
+import openai
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -96,3 +98,12 @@ def test_any_value_gives_visible_ascii_or_a_401(name: bytes, value: bytes) -> No
 def test_a_401_says_how_to_ask_and_others_do_not() -> None:
     assert challenge(Unauthenticated("no")) == 'Bearer realm="headway"'
     assert challenge(QueueFull("no")) is None
+
+
+def test_what_openais_and_anthropics_sdks_send_is_taken() -> None:
+    token = TOKEN.decode()
+    for client in (openai.OpenAI(api_key=token), anthropic.Anthropic(api_key=token)):
+        headers = [(name.lower().encode(), value.encode()) for name, value in client.auth_headers.items()]
+        assert headers
+        assert shown(*headers) == token
+        client.close()

@@ -13,6 +13,7 @@ from headway.wire.embeddings import parse_embedding
 from headway.wire.json_bounds import MAX_NODES, MAX_VALUES
 from headway.wire.messages_request import parse_count_call, parse_message_call
 from headway.wire.responses_request import parse_responses
+from headway.wire.summary_request import parse_summary
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 MANY_OBJECTS = b"[" + b'{"a":{}},' * 40_000 + b"{}]"
@@ -124,6 +125,7 @@ PARSERS = [
     parse_responses,
     parse_message_call,
     parse_count_call,
+    parse_summary,
 ]
 
 

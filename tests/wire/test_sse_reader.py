@@ -150,15 +150,16 @@ def test_any_cut_gives_the_events_of_the_standard(stream: bytes, places: list[in
 
 def test_ids_last_until_the_next_and_count_from_their_blank_line() -> None:
     reader = SseReader()
-    assert reader.feed(b"id: a\n") == []
-    assert reader.last_event_id is None
-    assert reader.feed(b"data: 1\n\ndata: 2\n\n") == [SseEvent(b"1", None, b"a"), SseEvent(b"2", None, b"a")]
-    assert reader.feed(b"id: b\n\n") == []
-    assert reader.last_event_id == b"b"
-    assert reader.feed(b"id: c\ndata: 3\n") == []
-    assert reader.last_event_id == b"b"
-    assert reader.finish() == [SseEvent(b"3", None, b"c")]
-    assert reader.last_event_id == b"b"
+
+    def feed(data: bytes) -> tuple[list[SseEvent], bytes | None]:
+        return reader.feed(data), reader.last_event_id
+
+    assert feed(b"id: a\n") == ([], None)
+    first, second = SseEvent(b"1", None, b"a"), SseEvent(b"2", None, b"a")
+    assert feed(b"data: 1\n\ndata: 2\n\n") == ([first, second], b"a")
+    assert feed(b"id: b\n\n") == ([], b"b")
+    assert feed(b"id: c\ndata: 3\n") == ([], b"b")
+    assert (reader.finish(), reader.last_event_id) == ([SseEvent(b"3", None, b"c")], b"b")
 
 
 def test_an_id_with_nul_is_none_and_an_empty_one_takes_the_last_back() -> None:

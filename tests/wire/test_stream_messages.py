@@ -61,7 +61,9 @@ def test_the_messages_are_as_documented() -> None:
     assert encode(Ack(epoch=1, seq=17)) == b'{"type":"ack","seq":17,"epoch":1}'
     assert read_from_client('{"type":"ack","seq":17}') == Ack(epoch=1, seq=17)
     assert encode(Heartbeat(ms=5)) == b'{"type":"heartbeat","ms":5}'
-    assert read_from_client(b'{"type":"heartbeat","ms":5,"ack":{"seq":3}}') == Heartbeat(ms=5, ack=Position(seq=3))
+    assert read_from_client(b'{"type":"heartbeat","ms":5,"ack":{"seq":3}}') == Heartbeat(
+        ms=5, ack=Position(seq=3)
+    )
     assert (
         encode(StreamEvent(epoch=1, seq=2, kind="content", data="{}"))
         == b'{"type":"event","epoch":1,"seq":2,"kind":"content","data":"{}"}'
@@ -98,7 +100,9 @@ keys = st.sampled_from(["type", "seq", "epoch", "ms", "ack", "error", "data", "k
 tags = st.sampled_from(["ack", "heartbeat", "event", "error", "x"])
 
 
-@given(st.dictionaries(keys, tags | json_values | numbers, max_size=6).map(json.dumps) | st.text() | st.binary())
+@given(
+    st.dictionaries(keys, tags | json_values | numbers, max_size=6).map(json.dumps) | st.text() | st.binary()
+)
 @example('{"type":"ack","seq":1,"seq":2}')
 def test_any_frame_is_a_message_or_refused(frame: str | bytes) -> None:
     for read in (read_from_client, read_from_server):

@@ -41,10 +41,10 @@ def is_redis(store: str) -> bool:
 def key_path(store: str | None, key_file: Path | None) -> Path:
     """Return where the key of a store lies: where one says, else beside the file, else in the state folder."""
     if key_file is not None:
-        return key_file
+        return key_file.expanduser()
     if store is None or is_redis(store):
         return state_folder() / KEY_NAME
-    return Path(store).with_name(KEY_NAME)
+    return Path(store).expanduser().parent / KEY_NAME
 
 
 def open_store(store: str | None, *, timeout_s: float, create: bool = True) -> TokenStore:
@@ -52,7 +52,7 @@ def open_store(store: str | None, *, timeout_s: float, create: bool = True) -> T
     if store is None:
         return SqliteTokenStore(state_folder() / STORE_NAME, create=create, timeout_s=timeout_s)
     if not is_redis(store):
-        if "://" in store:
+        if "://" in store or not store:
             raise ConfigError("A store is a path, or a URL that begins with redis://, rediss:// or unix://.")
         return SqliteTokenStore(Path(store).expanduser(), create=create, timeout_s=timeout_s)
     try:

@@ -34,7 +34,7 @@ return 1
 _STANDING_S: Final = STANDING_DAYS * 86_400
 MAX_CONNECTIONS: Final = 32
 """More at once wait for one of these."""
-_PAGE: Final = 500
+PAGE: Final = 500
 """Tokens asked for at once by `list`, which must not hold up the server's other clients."""
 
 _FAILURES: Final[Sequence[tuple[type[Exception], Failure]]] = (
@@ -96,9 +96,9 @@ class RedisTokenStore:
         """As `TokenStore.list`."""
         digests = [digest.decode() for digest in await self._ask("HVALS", _NAMES)]
         tokens: _Tokens = []
-        for start in range(0, len(digests), _PAGE):
+        for start in range(0, len(digests), PAGE):
             pipeline = self._client.pipeline(transaction=False)
-            for digest in digests[start : start + _PAGE]:
+            for digest in digests[start : start + PAGE]:
                 pipeline.execute_command("HMGET", _TOKEN + digest, "record", "revoked")
             rows = await self._told(pipeline.execute())
             tokens += [token for row in rows if (token := self._token(row)) is not None]

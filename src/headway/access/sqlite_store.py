@@ -46,6 +46,8 @@ _FAILURES: Final[Mapping[int, Failure]] = {
     sqlite3.SQLITE_CONSTRAINT: "refused",
 }
 """By primary result code (sqlite.org/rescode.html)."""
+_LEAVE_OPEN: Final = frozenset[Failure]({"locked", "read_only", "full", "refused"})
+"""What is wrong with a statement or the moment, not with the connection."""
 
 
 def connect(path: Path, timeout_s: float) -> sqlite3.Connection:
@@ -122,12 +124,17 @@ class SqliteTokenStore:
             raise ValueError(f"a standing has at most {MAX_STANDING_BYTES} bytes")
 
         def work(connection: sqlite3.Connection) -> None:
-            with connection:  # both or none
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("DELETE FROM standings WHERE updated_s < ?", (now_s - _STANDING_S,))
-                connection.execute(
-                    "INSERT OR REPLACE INTO standings VALUES (?, ?, ?)", (token_id, standing, now_s)
-                )
+            # Not waiting for the disk: a standing may be lost with the power, lookups behind it must not wait.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with connection:  # both or none
+                    connection.execute("BEGIN IMMEDIATE")
+                    connection.execute("DELETE FROM standings WHERE updated_s < ?", (now_s - _STANDING_S,))
+                    connection.execute(
+                        "INSERT OR REPLACE INTO standings VALUES (?, ?, ?)", (token_id, standing, now_s)
+                    )
+            finally:
+                connection.execute("PRAGMA synchronous = FULL")
 
         await self._run(work)
 
@@ -157,7 +164,7 @@ class SqliteTokenStore:
             return work(self._connected())
         except sqlite3.Error as error:
             failure = _failure(error)
-            if failure != "refused":
+            if failure not in _LEAVE_OPEN:
                 self._disconnect()
             raise StoreFailed(failure, self.place) from error
         except OSError as error:  # the connection stays: it tells whose log lies there

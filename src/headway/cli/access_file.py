@@ -1,5 +1,6 @@
 """The file of `headway serve --access`: who may call ([tokens], [jwt]) and how much ([limits]). It joins the two parts."""
 
+import time
 from pathlib import Path
 
 import msgspec
@@ -8,9 +9,11 @@ from headway.access.callers import Callers, open_callers
 from headway.access.config import AccessConfig, parse_access, read_toml
 from headway.core.clock import Clock
 from headway.core.errors import ConfigError
+from headway.core.events import FlowDegraded, Hook
 from headway.flow.build import open_limits
 from headway.flow.config import LimitsConfig, parse_limits
 from headway.gateway.door import Door
+from headway.gateway.standings import Standings
 
 
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,14 +37,23 @@ def read_access_file(path: Path) -> AccessSettings:
     return settings
 
 
-async def open_door(settings: AccessSettings | None, clock: Clock) -> Door:
-    """Open stores and limits; None = everybody is let in, without limits. Raises ConfigError."""
+async def open_door(settings: AccessSettings | None, clock: Clock, tell: Hook) -> Door:
+    """Open stores and limits; None = everybody is let in, without limits. Raises ConfigError.
+
+    `tell` hears of risks, of tokens settled, and of shared limits that are lost or back.
+    """
     if settings is None:
         return Door()
+
+    def changed(degraded: bool, reason: str) -> None:
+        tell(FlowDegraded(degraded=degraded, reason=reason))
+
     callers: Callers = await open_callers(settings.access, clock=clock)
     try:
-        limits = await open_limits(settings.limits, clock)
+        limits = await open_limits(settings.limits, clock, on_change=changed)
     except BaseException:
         await callers.close()
         raise
-    return Door(callers, limits, settings.limits.region_header)
+    store = callers.store
+    standings = None if store is None else Standings(store.put_standing, clock, time.time)
+    return Door(callers, limits, settings.limits.region_header, standings, tell)

@@ -18,6 +18,7 @@ from headway.gateway.config import GatewayConfig
 from headway.gateway.door import Door
 from headway.gateway.gateway import Gateway, MetricsPage
 from headway.gateway.served import ServedModel
+from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.gateway.tool_support import find_tool_support
 from headway.models.text_side import TextSide, open_text
@@ -66,6 +67,11 @@ class Assembly:
             hook=hook,
             metrics=metrics,
             door=door,
-            streams=Streams(log, clock, grace_s=config.stream_grace_s),
+            streams=Streams(
+                log,
+                clock,
+                StreamTerms(grace_s=config.stream_grace_s, keeps_steps=config.streams != "memory"),
+                tell=hook,
+            ),
         )
         return gateway, create_app(gateway)

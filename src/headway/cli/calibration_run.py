@@ -83,18 +83,22 @@ def _steps(runner: Runner, config: EngineConfig, budget_s: float) -> Calibration
 
 
 def _measured(options: RunOptions) -> Sequence[Exchange]:
-    return asyncio.run(measure(replace(options, model=None))).exchanges
+    result = asyncio.run(measure(replace(options, model=None)))
+    if result.interrupted:  # what was over by then would be taken for the whole
+        raise KeyboardInterrupt
+    return result.exchanges
 
 
 @contextmanager
 def _served(config: EngineConfig) -> Iterator[str]:
     """Run `headway serve` with the same settings on a free port of the loopback; yield its URL. Raises ConfigError."""
-    with TemporaryFile("w+") as errors:
+    with TemporaryFile("w+") as errors, _exit_on_sigterm():
         process = subprocess.Popen(
             [sys.executable, "-m", "headway.cli.main", "serve", *_arguments(config)],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
+            start_new_session=True,  # a terminal's Ctrl-C is for us, who end the server
         )
         try:
             assert process.stdout is not None
@@ -107,6 +111,16 @@ def _served(config: EngineConfig) -> Iterator[str]:
             yield found[0]
         finally:
             _end(process)
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise SystemExit: unhandled it would leave the server behind."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

@@ -78,7 +78,7 @@ def serve(
                     server = DrainingServer(_uvicorn_config(service), service, drain_timeout_s)
                     signals.callback = server.stop_nowait
                     listener.listen(_BACKLOG)
-                    _announce(listener, settings.engine.model, host)
+                    _announce(listener, settings.engine.model, host, asks=settings.access is not None)
                     await server.serve(sockets=[listener])
             except asyncio.CancelledError:
                 if signals.first is None:
@@ -121,7 +121,7 @@ def _num_descriptors() -> int:
     return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
-def _announce(listener: socket.socket, model: str, host: str) -> None:
+def _announce(listener: socket.socket, model: str, host: str, *, asks: bool) -> None:
     """Tell a person where the service is, and one line that works. On stdout: it is the command's result."""
     port = listener.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
@@ -138,6 +138,10 @@ def _announce(listener: socket.socket, model: str, host: str) -> None:
     except OSError as error:  # the pipe's reader left, or the disk is full: no reason not to serve
         logger.warning("serving on %s, which could not be printed on stdout (%s)", url, error.strerror)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit fails on the same text
+    if not asks and _is_loopback(listener):
+        logger.info(
+            "nobody is asked who he is, so the server listens on loopback only (--access changes both)"
+        )
 
 
 def check_reach(listener: socket.socket, host: str, *, asks: bool, allow_anonymous: bool) -> None:
@@ -145,13 +149,9 @@ def check_reach(listener: socket.socket, host: str, *, asks: bool, allow_anonymo
 
     `asks`: whether callers must say who they are.
     """
-    if asks:
+    if asks or _is_loopback(listener):
         return
-    if _is_loopback(listener):
-        logger.info(
-            "nobody is asked who he is, so the server listens on loopback only (--access changes both)"
-        )
-    elif allow_anonymous:
+    if allow_anonymous:
         logger.warning("listening on %s without asking who calls: whoever reaches it can use it", host)
     else:
         raise ConfigError(

@@ -1,7 +1,8 @@
 """Entry point of the `headway` command: parses, runs one subcommand, turns errors into one line and an exit code.
 
 Exit codes: 0 done, 1 a bug of ours (with a traceback), 2 the user can mend it (one line on stderr), 128 + N signal N
-(130 Ctrl-C). Parsing imports little; each command imports what it runs when it runs, so that `--help` is quick.
+(130 Ctrl-C). Parsing imports little, and of the commands the one that is named; each imports what it
+runs when it runs, so that `--help` is quick.
 """
 
 import argparse
@@ -9,25 +10,10 @@ import errno
 import os
 import sys
 from collections.abc import Collection, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.cli import (
-    bench,
-    bench_compare,
-    bench_diff,
-    bench_trace,
-    calibrate,
-    chat,
-    inspect,
-    models,
-    perf,
-    pull,
-    serve,
-    simulate,
-    simulate_pareto,
-    token,
-)
 from headway.core.errors import HeadwayError
 
 EXIT_USAGE = 2
@@ -38,21 +24,23 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 """A full disk, which stdout may lie on, is the user's to mend."""
 
 _SUBCOMMANDS = (
-    serve,
-    chat,
-    pull,
-    models,
-    inspect,
-    perf,
-    bench,
-    bench_compare,
-    bench_diff,
-    bench_trace,
-    simulate,
-    simulate_pareto,
-    calibrate,
-    token,
+    "serve",
+    "chat",
+    "complete",
+    "pull",
+    "models",
+    "inspect",
+    "perf",
+    "bench",
+    "bench_compare",
+    "bench_diff",
+    "bench_trace",
+    "simulate",
+    "simulate_pareto",
+    "calibrate",
+    "token",
 )
+"""Modules of this package, in the order of `--help`; the first word of a command is its module's name, up to a `_`."""
 
 if TYPE_CHECKING:  # generic for type checkers only
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse names it no other way
@@ -83,8 +71,11 @@ class _WholeParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the whole command; each subcommand adds its own, under a name of one word or two."""
+def build_parser(word: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser of the whole command; each subcommand adds its own, under a name of one word or two.
+
+    `word`: the first one of the command line, if it is known: where it names commands, only those are imported.
+    """
     parser = _WholeParser(
         prog="headway",
         description="Latency-first LLM serving for self-hosted coding assistants.",
@@ -94,8 +85,9 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_CommandParser
     )
-    for module in _SUBCOMMANDS:
-        module.add_parser(subparsers)
+    named = [name for name in _SUBCOMMANDS if word is not None and name.split("_")[0] == word]
+    for name in named or _SUBCOMMANDS:
+        import_module(f"headway.cli.{name}").add_parser(subparsers)
     parser.commands = subparsers.choices
     return parser
 
@@ -103,7 +95,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     _open_standard_streams()
-    args = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = build_parser(words[0] if words else None).parse_args(argv)
     try:
         code: int = args.run(args)
         if sys.stdout is not None:

@@ -23,6 +23,8 @@ _SCHEDULER = SchedulerConfig()
 _MOST_DIGITS = 18
 _LARGEST = 10**_MOST_DIGITS - 1
 """What 63 bits hold, which is what messages to the engine's process hold."""
+MAX_SECONDS = 10**9
+"""30 years, whose nanoseconds 63 bits hold."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -121,14 +123,32 @@ def above_zero(text: str) -> float:
     return number
 
 
+def seconds(text: str) -> float:
+    """Parse a number of seconds over 0; raises ArgumentTypeError."""
+    number = above_zero(text)
+    if number > MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MAX_SECONDS}")
+    return number
+
+
 def milliseconds(text: str) -> float | None:
     """Parse a number of milliseconds over 0 into seconds, `none` into None; raises ArgumentTypeError."""
-    return None if text == "none" else above_zero(text) / 1000
+    if text == "none":
+        return None
+    seconds(text)
+    return float(text) / 1000
+
+
+def folder(text: str) -> str:
+    """Parse the path of a folder; raises ArgumentTypeError for none, which would be the current one."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path names no folder")
+    return text
 
 
 def class_deadlines(text: str) -> tuple[float, float, float]:
     """Parse three numbers of seconds over 0; raises ArgumentTypeError."""
-    values = [above_zero(part) for part in text.split(",")]
+    values = [seconds(part) for part in text.split(",")]
     if len(values) != 3:
         raise argparse.ArgumentTypeError(f"{text!r} is not three numbers of seconds such as 5,60,600")
     return (values[0], values[1], values[2])
@@ -161,6 +181,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--disk-kv",
+        type=folder,
         metavar="PATH",
         default=_ENGINE.disk_kv_path,
         help="folder for parts of the KV cache that must make room; they outlive the server, and hold what was said "
@@ -298,7 +319,7 @@ def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--session-idle",
-        type=above_zero,
+        type=seconds,
         metavar="SECONDS",
         default=_SCHEDULER.session_idle_s,
         help="how long a conversation that rests keeps its place in the KV cache before others (default: %(default)g)",

@@ -24,6 +24,7 @@ from headway.cli.remote_options import add_remote_options, check_choice, remote_
 from headway.core.request import Pooling
 from headway.gateway.config import GatewayConfig
 from headway.models.sources import served_name
+from headway.wire.profile import ProfileSettings
 
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
@@ -130,6 +131,12 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="how /v1/embeddings makes one vector of a text: the mean of its tokens' states, or the last one "
         "(default: what the model's files say; without a word there, embeddings are refused)",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        type=Path,
+        help="TOML or JSON file with the role and domain that /v1/profile tells programs (default: neither)",
+    )
     add_remote_options(parser)
     add_engine_options(parser)
     add_scheduler_options(parser)
@@ -142,6 +149,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until stopped; raises HeadwayError when the service cannot start."""
     from headway.cli.access_file import read_access_file
     from headway.cli.http_server import bind, check_reach, serve
+    from headway.cli.profile_file import read_profile
     from headway.cli.service import ServiceSettings
     from headway.models.fetch import resolve_model
     from headway.obs.logs import configure
@@ -150,6 +158,7 @@ def run(args: argparse.Namespace) -> int:
     check_choice(args)
     model = args.tokenizer or args.model or _DEFAULT_MODEL
     access = None if args.access is None else read_access_file(args.access)
+    profile = ProfileSettings() if args.profile is None else read_profile(args.profile)
     with bind(args.host, args.port) as listener:
         check_reach(listener, args.host, asks=access is not None, allow_anonymous=args.allow_anonymous)
         name = args.served_name or served_name(model)
@@ -165,6 +174,7 @@ def run(args: argparse.Namespace) -> int:
                 pooling=args.pooling,
                 streams=args.streams,
                 stream_grace_s=args.stream_grace,
+                profile=profile,
             ),
             obs=obs_config(args),
             access=access,

@@ -80,8 +80,8 @@ async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
     else:
         engine, assembly = await _start_remote(settings, settings.remote, clock, metrics)
     try:
-        door = await open_door(settings.access, clock)
-        hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
+        hook: Hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
+        door = await open_door(settings.access, clock, hook)
         gateway, app = await assembly.finish(engine, door, clock, hook, metrics.page)
     except BaseException:
         await engine.close()

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from headway.simulator.prompts import PromptMaker
 
 WEIGHTS = ("bf16", "int8", "int4")
+_OF_A_DEVICE = ("weights", "kv", "max_context", "compute_efficiency", "read_efficiency", "launch_ms")
+MAX_LAUNCH_MS = 60_000
+"""Nobody waits so long for a token; and what a run of such steps takes has to fit 63 bits of nanoseconds."""
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -37,14 +40,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_device_options(parser: argparse.ArgumentParser) -> None:
     """Add in what formats a model is on a named device, and what of the device's figures it reaches."""
     group = parser.add_argument_group("device", "of a roofline, not of a calibration")
-    group.add_argument(
-        "--weights", choices=WEIGHTS, default="bf16", help="format of the weights (default: %(default)s)"
-    )
+    group.add_argument("--weights", choices=WEIGHTS, help="format of the weights (default: bf16)")
     group.add_argument(
         "--kv",
         choices=get_args(KvFormat),
-        default="bf16",
-        help="format of the KV cache (default: %(default)s)",
+        help="format of the KV cache (default: bf16)",
     )
     group.add_argument(
         "--max-context",
@@ -142,13 +142,13 @@ def device_service(args: argparse.Namespace, model: SimulatedModel, device_name:
 
     whole, device = find_device(device_name)
     assert model.shape is not None
-    if args.launch_ms is not None and args.launch_ms < 0:
-        raise ConfigError("--launch-ms is a time: 0 or more.")
+    if args.launch_ms is not None and not 0 <= args.launch_ms <= MAX_LAUNCH_MS:
+        raise ConfigError(f"--launch-ms is a step's least time: from 0 to {MAX_LAUNCH_MS}.")
     cost = RooflineCost(
         device=device,
         shape=model.shape,
-        weights=args.weights,
-        kv=args.kv,
+        weights=args.weights or "bf16",
+        kv=args.kv or "bf16",
         compute_efficiency=args.compute_efficiency or COMPUTE_EFFICIENCY,
         read_efficiency=args.read_efficiency or READ_EFFICIENCY,
         launch_s=None if args.launch_ms is None else args.launch_ms / 1e3,
@@ -165,10 +165,15 @@ def device_service(args: argparse.Namespace, model: SimulatedModel, device_name:
 
 
 def calibrated_service(args: argparse.Namespace, model: SimulatedModel, found: "Calibration") -> "Service":
-    """Return the service on the machine that was calibrated."""
+    """Return the service on the machine that was calibrated; raises ConfigError for what is asked of devices alone."""
     from headway.simulator.calibration import CalibratedCost
     from headway.simulator.loader import Service
 
+    for name in _OF_A_DEVICE:
+        if getattr(args, name) is not None:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is of a device: a calibration is of the machine as it was measured."
+            )
     return Service(
         name=model.name,
         runner=found.info(),

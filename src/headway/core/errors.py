@@ -29,7 +29,7 @@ HeadwayError
 │   ├── StreamLogUnavailable  where streams are kept cannot be reached or written
 │   ├── AccessUnavailable     who asks cannot be told now: the store of tokens fails
 │   └── EngineUnavailable     the engine process is starting or restarting
-├── EngineDied                500  the engine ended while the request ran
+├── EngineDied                500  the engine ended while the request ran, and none that goes on with it came back
 ├── UpstreamFailed            502  a remote engine failed, or answered with what is no answer
 ├── UpstreamTimeout           504  a remote engine said nothing for too long
 ├── InternalError             500  a bug of ours; details stay in the log

@@ -38,8 +38,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sampling          how tokens are chosen
     max_tokens        most tokens generated per choice, ≥ 1
     n                 number of choices, 1 to MAX_CHOICES
+    first_choice      number of the first of them: each draws, and is reported, by its number; 0 to MAX_CHOICES - n
     stop_token_ids    a choice ends with reason "stop" when it draws one of these (the token is not delivered)
     num_resumed       how many of the last `token_ids` an earlier run generated: penalties count them as output
+    resumes           an engine that ended had accepted it: neither a full queue nor its deadline refuses it now
     salt              partition of the prefix cache (tenant + adapter); "" is the shared default
     adapter_id        LoRA adapter, 0 = the base model
     grammar           None = free text
@@ -58,8 +60,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingParams
     max_tokens: int
     n: int = 1
+    first_choice: int = 0
     stop_token_ids: tuple[int, ...] = ()
     num_resumed: int = 0
+    resumes: bool = False
     salt: str = ""
     adapter_id: int = 0
     grammar: Grammar | None = None

@@ -51,6 +51,8 @@ def _malformed(request: Request, info: EngineInfo) -> HeadwayError | None:
         return InvalidRequest("max_tokens must be at least 1.", param="max_tokens")
     if not 1 <= request.n <= MAX_CHOICES:
         return InvalidRequest(f"n must be between 1 and {MAX_CHOICES}.", param="n")
+    if not 0 <= request.first_choice <= MAX_CHOICES - request.n:
+        return InvalidRequest(f"first_choice + n must be between 1 and {MAX_CHOICES}.", param="first_choice")
     if not 0 <= request.num_resumed < len(request.token_ids):
         return InvalidRequest("num_resumed must leave at least one prompt token.", param="num_resumed")
     if request.pooling is not None and (request.n != 1 or request.grammar is not None):
@@ -125,6 +127,8 @@ def _text_too_long(num_tokens: int, info: EngineInfo) -> HeadwayError | None:
 def _no_room(request: Request, limits: SchedulerConfig, load: QueueLoad) -> HeadwayError | None:
     if load.draining:
         return Draining("The server is shutting down; send the request to another one, or again later.")
+    if request.resumes:
+        return None
     if load.num_sequences >= limits.max_queued_requests:
         return QueueFull(
             f"{load.num_sequences} requests wait already; retry in {load.wait_s:.0f} s.",

@@ -52,6 +52,13 @@ class EngineClient(Protocol):
         """
         ...
 
+    async def wait_ready(self) -> None:
+        """Wait until requests are taken: at once when they are, after a restart when the engine has ended.
+
+        Raises Draining or EngineUnavailable once they never will be again. Bounding the wait is the caller's.
+        """
+        ...
+
     async def start(self) -> None:
         """Start the engine and wait until it is ready. Raises the engine's own error (ModelFileError, ConfigError)."""
         ...

@@ -29,9 +29,10 @@ def move(current: EngineState, target: EngineState) -> EngineState:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The wait after `num_failures` ends in a row: 1 s, doubling to 30 s; a minute of health starts it afresh.
+    """The wait after `num_failures` ends in a row: none, then 1 s, doubling to 30 s; a minute of health starts it afresh.
 
-    A crash loop then costs one model load per half minute at most, and a single crash costs a second.
+    A crash loop then costs one model load per half minute at most, and after a single crash, for whose end running answers
+    wait, the engine is started again at once.
     """
 
     num_failures: int = 0
@@ -42,10 +43,10 @@ class Backoff:
 
     @property
     def delay_s(self) -> float:
-        """Seconds to wait before the next start; 0 when nothing failed."""
-        if self.num_failures == 0:
+        """Seconds to wait before the next start."""
+        if self.num_failures <= 1:
             return 0.0
-        doublings = min(self.num_failures - 1, 16)  # 2**16 s is past the limit: no huge powers
+        doublings = min(self.num_failures - 2, 16)  # 2**16 s is past the limit: no huge powers
         return min(self.FIRST_S * 2.0**doublings, self.MAX_S)
 
     def after_end(self, uptime_s: float) -> "Backoff":

@@ -8,7 +8,8 @@ how the `slo` policy divides the engine:
 - Of other classes as many as their shares allow while its own class is served: better classes always, worse ones only where
   its own is over its share. Besides, it gets no more than what better classes, and tenants served less than its own,
   left of the last seconds, or its fair part of its class's share if that is more.
-- Where no slot is free: until enough of those that run have ended, at the rate that recent answers' lengths suggest.
+- Where no slot will be free: until enough of those in front have ended, at the rate that recent answers' lengths suggest,
+  but for those that may not become so long.
 
 It knows no memory: a start that lacks blocks waits longer than predicted.
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from math import ceil
 from typing import NamedTuple
 
-from headway.core.clock import NS_PER_S
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.config import SchedulerConfig
 from headway.core.errors import DeadlineUnmet
 from headway.engine.chunking import aim_ns, attended, ns_per_prompt_token, target_ns
@@ -98,18 +99,21 @@ def lateness(
             "The first token's deadline had passed when the request came; ask for it later, or send the request sooner.",
             retry_after_s=retry_after_s,
         )
-    needed_s, left_s = needed_ns / NS_PER_S, left_ns / NS_PER_S
     if left_ns <= own_alone_ns:
         return DeadlineUnmet(
-            f"The first token takes {own_alone_ns / NS_PER_S:.2f} s even on an idle server, and is due in {left_s:.2f} s; "
+            f"The first token takes {_told(own_alone_ns)} even on an idle server, and is due in {_told(left_ns)}; "
             "allow more time or shorten the prompt.",
             retry_after_s=retry_after_s,
         )
     return DeadlineUnmet(
-        f"The first token would come in {needed_s:.2f} s and is due in {left_s:.2f} s; retry in {ceil(retry_after_s)} s "
+        f"The first token would come in {_told(needed_ns)} and is due in {_told(left_ns)}; retry in {ceil(retry_after_s)} s "
         "or allow more time.",
         retry_after_s=retry_after_s,
     )
+
+
+def _told(ns: float) -> str:
+    return f"{ns / NS_PER_S:.2f} s" if ns >= NS_PER_S else f"{ns / NS_PER_MS:.1f} ms"
 
 
 def _prompt_ns(num_tokens: int, per_token_ns: float, view: View[S]) -> float:
@@ -162,9 +166,11 @@ def _slots_ns(
     """Return how long it waits for a slot."""
     missing = len(view.running) + len(view.waiting) + 1 - limits.max_num_seqs
     missing -= sum(s.rank > new.rank for s in (*view.running, *view.waiting))  # whose place it may take
-    if missing <= 0 or not view.running:
+    if missing <= 0:
         return 0.0
     step_ns = view.step_time.of(load)
     if num_ahead and target is not None:
         step_ns = max(step_ns, aim_ns(target, view.step_time))
-    return missing * mean_output * step_ns / len(view.running)
+    answers = [min(mean_output, s.max_tokens) for s in (*view.running, *view.waiting)]
+    # By all slots: those that came just before have not started yet, but will end side by side.
+    return missing * sum(answers) / len(answers) * step_ns / limits.max_num_seqs

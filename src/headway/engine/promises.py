@@ -25,12 +25,13 @@ class Promises:
     ) -> DeadlineUnmet | None:
         """Give a sequence that has just come its deadline; return why it is refused, if that cannot be kept.
 
-        Only the `slo` policy refuses: others know no deadlines, so that a prediction would mean nothing.
+        Only the `slo` policy refuses: others know no deadlines, so that a prediction would mean nothing. What resumes was
+        accepted before.
         """
         alone_ns = own_ns(new.num_expected, view, self._limits)
         asked_ns = new.request.ttft_deadline_ns
         new.deadline_ns = deadline_ns(asked_ns, new.rank, new.arrival_ns, alone_ns, self._limits)
-        if self._limits.policy != "slo":
+        if self._limits.policy != "slo" or new.request.resumes:
             return None
         predicted = forecast(new, view, self._limits, mean_output, now_ns)
         new.forecast, new.forecast_at_ns = predicted, now_ns

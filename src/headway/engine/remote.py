@@ -144,6 +144,16 @@ class RemoteEngineClient:
         self._ready()
         return False
 
+    async def wait_ready(self) -> None:
+        """See `EngineClient`. A server of which a connection was lost is asked before it counts as ready again."""
+        while self._state not in ("draining", "closed"):
+            await self._watch.sure.wait()
+            if self._state == "ready":
+                return
+        if self._state == "closed":
+            raise EngineUnavailable("The engine has stopped; the server's log says why.", retry_after_s=None)
+        raise Draining("The server is shutting down; send the request to another one.")
+
     async def start(self) -> None:
         """Begin to watch the server. One that is not there yet is waited for: until then requests are refused.
 
@@ -324,6 +334,8 @@ class RemoteEngineClient:
 
     def _change(self, state: EngineState, reason: str) -> None:
         self._state = move(self._state, state)
+        if state in ("draining", "closed"):
+            self._watch.sure.set()  # whoever waits is to learn of it
         self._emit(EngineStateChanged(model=self._config.model, state=state, reason=reason))
 
     def _emit(self, event: Event) -> None:

@@ -60,7 +60,7 @@ class RemoteAnswer:
     def __init__(self, request: Request, vocab_size: int) -> None:
         self._request = request
         self._vocab_size = vocab_size
-        self._open = dict.fromkeys(range(request.n), 0)  # tokens by choice
+        self._open = dict.fromkeys(range(request.n), 0)  # tokens by the number that the server knows
         self._num_tokens = 0
         self._num_cached = 0
         self.done = False
@@ -108,19 +108,23 @@ class RemoteAnswer:
 
     def cancel(self, choice: int | None, reason: Literal["cancelled", "stop"]) -> tuple[ChoiceFinished, ...]:
         """End a choice (None = all) from our side; nothing of it counts any more."""
-        ended = [c for c in self._open if choice is None or c == choice]
-        for one in ended:
-            del self._open[one]
-        return tuple(ChoiceFinished(self._request.request_id, one, reason) for one in ended)
+        ended = [index for index in self._open if choice is None or self._number(index) == choice]
+        for index in ended:
+            del self._open[index]
+        return tuple(ChoiceFinished(self._request.request_id, self._number(i), reason) for i in ended)
 
     def fail(self) -> tuple[ChoiceFinished, ...]:
         """End what is open with an error."""
         ended, self._open = tuple(self._open), {}
-        return tuple(ChoiceFinished(self._request.request_id, one, "error") for one in ended)
+        return tuple(ChoiceFinished(self._request.request_id, self._number(i), "error") for i in ended)
 
     def cut_off(self) -> HeadwayError:
         """Return what it means that the connection ended without the server's last word."""
         return EngineDied("The model's engine ended in the middle of the answer; send the request again.")
+
+    def _number(self, index: int) -> int:
+        """Return the number by which we know a choice of the server's."""
+        return self._request.first_choice + index
 
     def _take_choice(self, choice: _Choice, deltas: list[TokenDelta], ends: list[ChoiceFinished]) -> None:
         ids, logprobs = self._tokens(choice)
@@ -134,12 +138,14 @@ class RemoteAnswer:
             self._open[choice.index] += len(ids)
             if self._open[choice.index] > self._request.max_tokens:
                 raise _wrong("answered with more tokens than were asked for")
-            deltas.append(TokenDelta(self._request.request_id, choice.index, ids, logprobs))
+            deltas.append(TokenDelta(self._request.request_id, self._number(choice.index), ids, logprobs))
         if reason is not None:
             if reason not in _REASONS:
                 raise _wrong(f"ended a choice with the reason {reason[:40]!r}")
             del self._open[choice.index]
-            ends.append(ChoiceFinished(self._request.request_id, choice.index, _REASONS[reason]))
+            ends.append(
+                ChoiceFinished(self._request.request_id, self._number(choice.index), _REASONS[reason])
+            )
 
     def _tokens(self, choice: _Choice) -> tuple[tuple[int, ...], tuple[TokenLogprobs, ...]]:
         num_top = self._request.sampling.num_logprobs

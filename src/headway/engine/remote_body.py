@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from headway.core.clock import NS_PER_MS
-from headway.core.errors import InvalidRequest
+from headway.core.errors import EngineDied, InvalidRequest
 from headway.core.request import Grammar, Request
 from headway.wire import service_headers
 from headway.wire.options import MAX_STOP_TOKEN_IDS
@@ -19,7 +19,10 @@ _GRAMMAR_FIELDS: Final = {"json_schema": "json", "regex": "regex", "gbnf": "gram
 
 
 def body_of(request: Request, upstream_model: str, *, is_headway: bool) -> bytes:
-    """Return the JSON of a streaming completion; raises InvalidRequest that names what the server cannot do."""
+    """Return the JSON of a streaming completion; raises InvalidRequest that names what the server cannot do.
+
+    EngineDied for the rest of an answer with which it cannot go on exactly.
+    """
     sampling = request.sampling
     _check(request)
     fields: dict[str, Any] = {
@@ -79,12 +82,12 @@ def _check(request: Request) -> None:
             f"A remote engine takes at most {MAX_STOP_TOKEN_IDS} tokens that end an answer, the model's own included.",
             param="stop_token_ids",
         )
-    for name in ("presence_penalty", "frequency_penalty"):
-        if request.num_resumed and getattr(sampling, name):
-            raise InvalidRequest(
-                f"An answer with `{name}` cannot be resumed by a remote engine: it would not count what was written.",
-                param=name,
-            )
+    needs_past = sampling.presence_penalty or sampling.frequency_penalty or request.grammar is not None
+    # Nobody could tell it what of the prompt was written before, nor which choice it draws.
+    if (request.num_resumed and needs_past) or (request.first_choice and sampling.temperature):
+        raise EngineDied(
+            "The model's engine ended, and a remote one cannot go on with this answer; send the request again."
+        )
 
 
 def _structured(grammar: Grammar, *, is_headway: bool) -> dict[str, object]:

@@ -45,6 +45,8 @@ class RemoteWatch:
         self._found = found
         self._lost = lost
         self._suspicion = asyncio.Event()
+        self.sure = asyncio.Event()
+        """The server was there when it was last asked, and nothing has suggested otherwise since."""
         self._backoff = Backoff()
         self._ready_at_ns: int | None = None
         self.heard_ns = 0
@@ -54,6 +56,7 @@ class RemoteWatch:
 
     def suspect(self) -> None:
         """Something suggests that the server has gone."""
+        self.sure.clear()
         self._suspicion.set()
 
     async def attempt(self) -> HeadwayError | None:
@@ -65,6 +68,7 @@ class RemoteWatch:
             self._fail(error)
             return error
         self._ready_at_ns = self.heard_ns = self._clock.now_ns()
+        self.sure.set()
         self._found(found)
         return None
 
@@ -96,19 +100,23 @@ class RemoteWatch:
         try:
             await self._http.ask_models()
         except UpstreamTimeout as error:
-            if (
-                self.heard_ns < asked_ns
-            ):  # a busy server may be slow to say so: answers that go on are proof enough
+            if self.heard_ns < asked_ns:
                 self._fail(error)
+                return
+            # A busy server may be slow to say so: answers that go on are proof enough.
         except HeadwayError as error:
             self._fail(error)
+            return
         else:
             self.heard_ns = self._clock.now_ns()
+        if not self._suspicion.is_set():  # else something was suspected meanwhile, and it is asked again
+            self.sure.set()
 
     def _fail(self, error: HeadwayError) -> None:
         now_ns = self._clock.now_ns()
         uptime_s = 0.0 if self._ready_at_ns is None else (now_ns - self._ready_at_ns) / NS_PER_S
         self._ready_at_ns = None
+        self.sure.clear()
         self._backoff = self._backoff.after_end(uptime_s)
         self.retry_at_ns = now_ns + round(self._backoff.delay_s * NS_PER_S)
         level = logging.ERROR if isinstance(error, ConfigError) else logging.WARNING

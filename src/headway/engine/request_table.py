@@ -22,7 +22,7 @@ class RequestStream:
     def __init__(self, request: Request) -> None:
         self._prompt_tokens = len(request.token_ids)
         self._completion_tokens = 0
-        self._open_choices = set(range(request.n))
+        self._open_choices = set(range(request.first_choice, request.first_choice + request.n))
         self._cancelled: set[int | None] = set()
         self._steps: deque[tuple[RequestEvent, ...]] = deque()
         self._waiter: asyncio.Future[None] | None = None

@@ -99,12 +99,12 @@ class Requests:
         if error is not None:
             self.outbox.put_end(refused(request, error, now_ns))
             return
-        sequences = {0: first}
-        for choice in range(1, request.n):
-            sequences[choice] = Sequence(
+        sequences = {first.choice: first}
+        for offset in range(1, request.n):
+            sequences[first.choice + offset] = Sequence(
                 request,
-                choice,
-                first.order + choice,
+                first.choice + offset,
+                first.order + offset,
                 first.chain.copy(),
                 arrival_ns=first.arrival_ns,
                 deadline_ns=first.deadline_ns,
@@ -129,7 +129,7 @@ class Requests:
         salt = f"{request.salt} {request.request_id}" if request.pooling == "mean" else request.salt
         chain = self._memory.blocks.new_chain(salt, request.adapter_id)
         arrival_ns = now_ns if request.arrival_ns is None else request.arrival_ns
-        sequence = Sequence(request, 0, self._next_order, chain, arrival_ns=arrival_ns)
+        sequence = Sequence(request, request.first_choice, self._next_order, chain, arrival_ns=arrival_ns)
         if self._limits.prefix_cache:
             num_cached = len(self._memory.blocks.match(chain, sequence.num_tokens))
             num_cached += self._memory.restorable(sequence, num_cached)
@@ -146,7 +146,7 @@ class Requests:
                 self.end_all(live, outcome)
                 continue
             for sequence in list(live.open.values()):
-                sequence.matcher = outcome[sequence.choice]
+                sequence.matcher = outcome[sequence.choice - live.request.first_choice]
                 if sequence.matcher.is_finished:  # it resumes a complete answer, or only "" matches
                     self.end_choice(live, sequence, "stop")
 

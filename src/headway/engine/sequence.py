@@ -72,6 +72,7 @@ class Sequence:
     tokens        'i' (num_tokens,)  prompt, then what was generated
     table         'i'  block ids; holds at least the computed tokens
     num_computed  tokens whose K and V are in `table`
+    num_asked     tokens that the caller sent: the prompt less what an earlier run generated
     num_shared    leading blocks of `table` that are in the prefix cache
     has_started   whether it ever ran, be it waiting again now
     shares        False once a digest collided: blocks are no longer offered to the prefix cache
@@ -98,6 +99,7 @@ class Sequence:
         "itl_target_ns",
         "matcher",
         "max_tokens",
+        "num_asked",
         "num_computed",
         "num_expected",
         "num_prompt",
@@ -139,6 +141,7 @@ class Sequence:
         self.chain = chain
         self.tokens = array("i", request.token_ids)
         self.num_prompt = len(self.tokens)
+        self.num_asked = self.num_prompt - request.num_resumed
         self.table = array("i")
         self.num_computed = 0
         self.num_shared = 0
@@ -172,8 +175,8 @@ class Sequence:
 
     @property
     def is_resuming(self) -> bool:
-        """Whether it was preempted after its first token, and does not decode yet again."""
-        return not self.is_decoding and len(self.tokens) > self.num_prompt
+        """Whether it was preempted, or its engine ended, after its first token, and it does not decode yet again."""
+        return not self.is_decoding and len(self.tokens) > self.num_asked
 
     @property
     def num_draftable(self) -> int:

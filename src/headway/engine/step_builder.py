@@ -88,7 +88,7 @@ def _sampling(
             history.extend(sequence.tokens)
             history.extend(drafted.get(row, ()))
             # What an earlier run generated came with the prompt but is output all the same.
-            num_prompt = sequence.num_prompt - sequence.request.num_resumed
+            num_prompt = sequence.num_asked
         history_starts.append(len(history))
         history_prompt_lens.append(num_prompt)
         for token, bias in params.logit_bias:

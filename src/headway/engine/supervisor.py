@@ -94,6 +94,7 @@ class SupervisedEngineClient:
         self._restart_at_ns = 0
         self._supervisor: asyncio.Task[None] | None = None
         self._ending = asyncio.Lock()
+        self._changed = asyncio.Event()
 
     @property
     def state(self) -> EngineState:
@@ -146,6 +147,15 @@ class SupervisedEngineClient:
             return await future
         finally:
             del self._releases[release_id]
+
+    async def wait_ready(self) -> None:
+        """See `EngineClient`. Wakes at changes of state only."""
+        while self._is("starting", "restarting"):
+            await self._changed.wait()
+        if self._is("closed"):
+            raise EngineUnavailable("The engine has stopped; the server's log says why.", retry_after_s=None)
+        if self._is("draining"):
+            raise Draining("The server is shutting down; send the request to another one.")
 
     async def start(self) -> None:
         """See `EngineClient`. On failure the client is closed and nothing of the engine is left."""
@@ -291,13 +301,15 @@ class SupervisedEngineClient:
             if not future.done():
                 future.set_exception(error)
         if num_ended:
-            logger.warning("engine of %s: %d running requests ended with an error", self._model, num_ended)
+            logger.warning("engine of %s: %d running requests were cut off", self._model, num_ended)
 
     def _is(self, *states: EngineState) -> bool:
         return self._state in states
 
     def _change(self, state: EngineState, reason: str) -> None:
         self._state = move(self._state, state)
+        self._changed.set()
+        self._changed = asyncio.Event()  # for the next change
         num_blocks = self._info.num_blocks if state == "ready" and self._info is not None else 0
         self._emit(EngineStateChanged(model=self._model, state=state, reason=reason, num_blocks=num_blocks))
 

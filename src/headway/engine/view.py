@@ -80,7 +80,7 @@ class SequenceView(Protocol):
 
     @property
     def is_resuming(self) -> bool:
-        """Whether it was preempted after its first token, and does not decode yet again."""
+        """Whether it was preempted, or its engine ended, after its first token, and it does not decode yet again."""
         ...
 
     @property

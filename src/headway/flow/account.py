@@ -25,10 +25,14 @@ class Account:
         self._gate = Gate()
         self._holds = Holds()
 
-    def admit(self, call_id: str, terms: Terms, weights: Weights, now_ns: int) -> Quotas:
-        """Let a call in; raises RateLimited or TooManyConcurrent, and takes nothing where either limit is reached."""
+    def admit(self, call_id: str, terms: Terms, weights: Weights, now_ns: int) -> tuple[float, Quotas]:
+        """Let a call in and return the caller's risk.
+
+        Raises RateLimited or TooManyConcurrent, and then has taken nothing.
+        """
         self._standing = arrived(self._standing, weights, now_ns)
-        rate, burst = terms.rate(risk(self._standing, weights))
+        found = risk(self._standing, weights)
+        rate, burst = terms.rate(found)
         requests = self._requests
         requests = requests.at(now_ns, rate, burst) if requests else full(now_ns, rate, burst)
         self._requests = requests
@@ -39,7 +43,7 @@ class Account:
             refuse_concurrent(terms.max_concurrent, self._quotas(terms, now_ns))
         self._requests = taken
         self._gate.enter(call_id)
-        return self._quotas(terms, now_ns)
+        return found, self._quotas(terms, now_ns)
 
     def reserve(self, call_id: str, num_tokens: int, terms: Terms, now_ns: int) -> tuple[int, Quotas]:
         """Return the tokens held for a call: 0 without a budget. Raises TokensExhausted or OverBudget, and ends the call."""

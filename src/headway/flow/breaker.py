@@ -11,8 +11,7 @@ from typing import Final
 from headway.core.clock import NS_PER_S
 
 MAX_FAILURES: Final = 3
-"""In a row. Each costs somebody the deadline of a call, so few; one alone may be a connection that has idled for too
-long."""
+"""In a row. Each costs somebody the deadline of a call, so few; one alone may be a connection that idled for too long."""
 FIRST_PAUSE_NS: Final = NS_PER_S
 LAST_PAUSE_NS: Final = 16 * NS_PER_S
 
@@ -26,8 +25,7 @@ class Phase(Enum):
 
 
 class Event(Enum):
-    """What happens to a breaker. WORN: failures in a row have become too many; TRY: a pause is over and a call goes
-    to try."""
+    """What happens to a breaker. WORN: too many failures in a row; TRY: a pause is over and a call goes to try."""
 
     SUCCESS = "success"
     FAILURE = "failure"

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from headway.core.caller import Caller
 from headway.core.quota import Quotas
-from headway.flow.limits import Admission, Limits, Reservation
+from headway.flow.limits import Admission, Limits, Place, Reservation
 
 
 class LimitedCall:
@@ -24,6 +24,11 @@ class LimitedCall:
         self._reservation: Reservation | None = None
         self.admission = admission
         self.num_used = 0
+
+    @property
+    def place(self) -> Place:
+        """Where the call is accounted; a store that goes between two decisions leaves it to this gateway."""
+        return (self._reservation.admission if self._reservation else self.admission).place
 
     @property
     def quotas(self) -> Quotas:

@@ -41,6 +41,11 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     region_header: str | None = None
     weights: dict[SignalKind, _Weight] = {}
 
+    def __repr__(self) -> str:
+        """Name all but the URL, which may hold a password."""
+        told = ((name, getattr(self, name)) for name in self.__struct_fields__ if name != "redis_url")
+        return f"LimitsConfig({', '.join(f'{name}={value!r}' for name, value in told)})"
+
 
 def parse_limits(table: Mapping[str, object]) -> LimitsConfig:
     """Return the settings of a `[limits]` table; raises ConfigError that names the key."""
@@ -91,7 +96,9 @@ def _check_url(text: str) -> None:
     """Raise ConfigError without the URL, which may hold a password."""
     try:
         url = urlsplit(text)
-        known = url.scheme in ("redis", "rediss", "unix") and (url.hostname or url.scheme == "unix")
+        known = (
+            (url.hostname and url.port != 0) if url.scheme in ("redis", "rediss") else url.scheme == "unix"
+        )
     except ValueError:
         known = False
     if not known:

@@ -1,19 +1,20 @@
 -- One decision over one user's account, all or nothing: what account.py decides in memory, operation by operation, in doubles,
 -- so that both come to the same. Times are microseconds of the server's clock, as gateways' clocks differ.
 --
+-- `rules` stands before this, as redis_script.py writes it.
+--
 -- KEYS  1 account (hash)  2 calls (sorted set: id by expiry)  3 held (sorted set: "id:tokens" by expiry)
--- ARGV  1 operation  2 rules (JSON)  3 now in µs, "" = the server's  4 base  5 floor  6 burst_s  7 tokens/min, "" = no limit
---       8 whole tokens/min  9 calls at once, "" = no limit, then the operation's own
+-- ARGV  1 operation  2 now in µs, "" = the server's  3 base  4 floor  5 burst_s  6 tokens/min, "" = no limit
+--       7 whole tokens/min  8 calls at once, "" = no limit, then the operation's own
 -- Returns {verdict, requests' level, rate, burst, tokens' level or "", calls, levels of signals}.
 
-local op, rules = ARGV[1], cjson.decode(ARGV[2])
-local now = tonumber(ARGV[3])
+local op, now = ARGV[1], tonumber(ARGV[2])
 if not now then
   local time = redis.call('TIME')
   now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
-local base, floor, burst_s = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local per_min, whole, max_calls = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local base, floor, burst_s = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local per_min, whole, max_calls = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local ACCOUNT, CALLS, HELD = KEYS[1], KEYS[2], KEYS[3]
 local FORGET_S, LEASE_US, HOLD_US = rules.forget_s, rules.lease_s * 1000000, rules.hold_s * 1000000
 
@@ -234,4 +235,4 @@ function decisions.renew(...)
   return {'renewed'}
 end
 
-return decisions[op](unpack(ARGV, 10))
+return decisions[op](unpack(ARGV, 9))

@@ -28,11 +28,12 @@ CONCURRENT_RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """A call that was let in. `quotas`: what its caller has left."""
+    """A call that was let in. `quotas`: what its caller has left; `risk`: 0 to 2, what set his rate."""
 
     call_id: str
     caller: Caller
     quotas: Quotas
+    risk: float = 0.0
     place: Place = "local"
 
 

@@ -44,8 +44,8 @@ class LocalLimits:
         """See `Limits.admit`."""
         terms, now_ns = self._terms(caller), self._clock.now_ns()
         call_id = str(next(self._call_ids))
-        quotas = self._account(caller, now_ns).admit(call_id, terms, self._weights, now_ns)
-        return Admission(call_id=call_id, caller=caller, quotas=quotas)
+        found, quotas = self._account(caller, now_ns).admit(call_id, terms, self._weights, now_ns)
+        return Admission(call_id=call_id, caller=caller, quotas=quotas, risk=found)
 
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         """See `Limits.reserve`."""

@@ -11,14 +11,11 @@ import asyncio
 import itertools
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.asyncio import Redis
 
 from headway.core.caller import Caller
 from headway.flow.config import LimitsConfig
@@ -31,13 +28,13 @@ from headway.flow.limits import (
     refuse_rate,
     refuse_tokens,
 )
+from headway.flow.redis_pipe import RedisPipe
 from headway.flow.redis_script import (
     PREFIX,
     Answer,
     arguments,
     keys,
     read_answer,
-    rules_json,
     script,
     script_sha,
 )
@@ -48,9 +45,10 @@ from headway.flow.terms import Terms, terms_of
 
 DEADLINE_S: Final = 0.05
 """Of a decision: a request that has waited for so long has lost more than a shared count is worth."""
-MAX_CONNECTIONS: Final = 32
 MAX_OWED: Final = 10_000
 """Beyond that the oldest lapses by itself: places after a minute, tokens by refilling."""
+MAX_RENEWED: Final = 1000
+"""Calls in one script: Lua unpacks 8,000 arguments at most, and others wait meanwhile."""
 GATEWAY_S: Final = 15
 """A gateway that was not heard of for so long is gone."""
 
@@ -73,18 +71,6 @@ class Debt:
     num_used: int = 0
 
 
-def connect(url: str) -> "Redis":
-    """Return a client that never retries by itself; where all connections are used, callers wait."""
-    pool = BlockingConnectionPool.from_url(
-        url,
-        decode_responses=True,
-        max_connections=MAX_CONNECTIONS,
-        timeout=None,  # whoever asks has a deadline
-        retry=Retry(NoBackoff(), 0),
-    )
-    return Redis.from_pool(pool)
-
-
 class RedisLimits:
     """Asks Redis. `time_us`: the time to decide by, for tests; None = the server's."""
 
@@ -98,16 +84,16 @@ class RedisLimits:
         gateway_id: str | None = None,
     ) -> None:
         self._config = config
-        self._client = client
         self._weights = weights_of(config.weights)
-        self._rules = rules_json(self._weights)
+        source = script(self._weights)
+        self._sha = script_sha(source)
+        self._pipe = RedisPipe(client, source, deadline_s)
         self._time_us = time_us
-        self._deadline_s = deadline_s
         self._gateway_id = gateway_id or secrets.token_hex(6)
         self._call_numbers = itertools.count(1)
         self._open: dict[str, Debt] = {}
         self._owed: deque[Debt] = deque(maxlen=MAX_OWED)
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     @property
     def num_owed(self) -> int:
@@ -126,7 +112,10 @@ class RedisLimits:
         if answer.verdict == "calls":
             refuse_concurrent(terms.max_concurrent or 0, answer.quotas)
         self._open[debt.call_id] = debt
-        return Admission(call_id=debt.call_id, caller=caller, quotas=answer.quotas, place="shared")
+        found = risk(Standing(0, answer.levels), self._weights)
+        return Admission(
+            call_id=debt.call_id, caller=caller, quotas=answer.quotas, risk=found, place="shared"
+        )
 
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         """See `Limits.reserve`; raises StoreGone, and then the call has left."""
@@ -174,12 +163,17 @@ class RedisLimits:
         )
 
     async def aclose(self) -> None:
-        """Wait for what is on its way, each within its deadline, and close connections."""
+        """Wait for what is on its way, each within its deadline, and close the connection."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
-        await self._client.aclose()
+        await self._pipe.aclose()
 
     # Housekeeping
+
+    def holds(self, admission: Admission) -> bool:
+        """Whether Redis has anything of a call that must be settled."""
+        debt = self._open.get(admission.call_id)
+        return debt is not None and self._is_counted(debt)
 
     def postpone(self, admission: Admission, num_used: int) -> None:
         """A call has ended and Redis is not to be asked now: what there is to settle is owed."""
@@ -187,10 +181,12 @@ class RedisLimits:
             self._owed.append(debt)
 
     async def beat(self) -> int:
-        """Say that this gateway lives, renew the places of its calls; return how many gateways there are. Raises
-        StoreGone."""
-        num_gateways = await self._in_time(
-            self._client.eval(_BEAT, 1, f"{PREFIX}:gateways", self._gateway_id, str(GATEWAY_S))
+        """Say that this gateway lives and renew its calls' places; return how many gateways there are.
+
+        Raises StoreGone.
+        """
+        num_gateways = await self._pipe.ask(
+            "EVAL", _BEAT, "1", f"{PREFIX}:gateways", self._gateway_id, str(GATEWAY_S)
         )
         by_user: dict[str, list[Debt]] = {}
         for debt in self._open.values():
@@ -198,7 +194,9 @@ class RedisLimits:
                 by_user.setdefault(keys(debt.caller)[1], []).append(debt)
         for debts in by_user.values():
             caller = debts[0].caller
-            await self._ask(caller, self._terms(caller), "renew", *(debt.call_id for debt in debts))
+            for begin in range(0, len(debts), MAX_RENEWED):
+                ids = [debt.call_id for debt in debts[begin : begin + MAX_RENEWED]]
+                await self._ask(caller, self._terms(caller), "renew", *ids)
         return int(num_gateways)
 
     async def pay(self) -> None:
@@ -215,19 +213,14 @@ class RedisLimits:
 
     async def _take(self, debt: Debt, terms: Terms, *operation: str) -> Answer:
         """Return the answer to a decision that takes something; where it does not come, `debt` is owed."""
-        task = self._start(self._ask(debt.caller, terms, *operation))
         try:
-            return read_answer(await asyncio.shield(task), terms)
+            return read_answer(await self._ask(debt.caller, terms, *operation), terms)
         except StoreGone:
             self._owed.append(debt)
             raise
         except asyncio.CancelledError:
-            self._start(self._undo(task, debt))
+            self._start(self._settled(debt))
             raise
-
-    async def _undo(self, task: "asyncio.Future[Any]", debt: Debt) -> None:
-        await asyncio.wait({task})
-        await self._settled(debt)
 
     async def _end(self, admission: Admission, num_used: int) -> None:
         debt = self._closed(admission, num_used)
@@ -237,9 +230,12 @@ class RedisLimits:
     def _closed(self, admission: Admission, num_used: int) -> Debt | None:
         """Return what there is to settle of a call that ends now, None where it has ended or holds nothing."""
         debt = self._open.pop(admission.call_id, None)
-        if debt is None or (debt.num_reserved is None and self._terms(debt.caller).max_concurrent is None):
+        if debt is None or not self._is_counted(debt):
             return None
         return Debt(debt.caller, debt.call_id, debt.num_reserved, num_used)
+
+    def _is_counted(self, debt: Debt) -> bool:
+        return debt.num_reserved is not None or self._terms(debt.caller).max_concurrent is not None
 
     async def _settled(self, debt: Debt) -> bool:
         """Settle; return whether Redis has confirmed it. If not it is owed."""
@@ -247,46 +243,21 @@ class RedisLimits:
         operation = ("settle", debt.call_id, reserved, str(debt.num_used))
         try:
             await self._ask(debt.caller, self._terms(debt.caller), *operation)
+        except asyncio.CancelledError:
+            self._owed.append(debt)
+            raise
         except StoreGone:
             self._owed.append(debt)
             return False
         return True
 
-    async def _ask(self, caller: Caller, terms: Terms, operation: str, *arguments_of: str) -> Any:
+    async def _ask(self, caller: Caller, terms: Terms, operation: str, *own: str) -> Any:
         now = "" if self._time_us is None else str(self._time_us())
-        words = [*keys(caller), operation, self._rules, now, *arguments(terms), *arguments_of]
-        return await self._in_time(self._eval(words))
+        words = (*keys(caller), operation, now, *arguments(terms), *own)
+        return await self._pipe.ask("EVALSHA", self._sha, "3", *words)
 
-    async def _eval(self, words: list[str]) -> Any:
-        try:
-            return await self._client.evalsha(script_sha(), 3, *words)
-        except NoScriptError:
-            return await self._client.eval(script(), 3, *words)
-
-    async def _in_time(self, call: Awaitable[Any]) -> Any:
-        """Return a call's result; raises StoreGone after the deadline. Not `asyncio.wait_for`, which may swallow a
-        cancellation."""
-        task = self._start(call)
-        try:
-            done, _ = await asyncio.wait({task}, timeout=self._deadline_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if not done:
-            task.cancel()
-            raise StoreGone(f"Redis has not answered within {self._deadline_s * 1000:.0f} ms")
-        try:
-            return task.result()
-        except (RedisError, OSError) as error:
-            raise StoreGone(f"Redis: {error}") from error
-
-    def _start(self, work: Awaitable[Any]) -> "asyncio.Future[Any]":
-        task = asyncio.ensure_future(work)
+    def _start(self, work: Coroutine[Any, Any, bool]) -> "asyncio.Task[bool]":
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._over)
+        task.add_done_callback(self._tasks.discard)
         return task
-
-    def _over(self, task: "asyncio.Future[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # told to whoever waits for it, if anybody still does

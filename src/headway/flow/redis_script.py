@@ -8,8 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from headway.core.caller import Caller
 from headway.core.clock import NS_PER_S
@@ -38,19 +37,18 @@ FORGET_S = 14_400
 """What is known of a user who stays away: eight times the longest half-life, when little is left of anything."""
 
 
-@cache
-def script() -> str:
-    """Return the Lua source."""
-    return resources.files("headway.flow").joinpath("decide.lua").read_text()
+def script(weights: Weights) -> str:
+    """Return the Lua source, which begins with the rules that it decides by."""
+    source = (Path(__file__).parent / "decide.lua").read_text("utf-8")
+    return f"local rules = cjson.decode([[{_rules_json(weights)}]])\n{source}"
 
 
-@cache
-def script_sha() -> str:
-    """Return the name under which Redis keeps it."""
-    return hashlib.sha1(script().encode(), usedforsecurity=False).hexdigest()
+def script_sha(source: str) -> str:
+    """Return the name under which Redis keeps a script."""
+    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
-def rules_json(weights: Weights) -> str:
+def _rules_json(weights: Weights) -> str:
     """Return the constants of the decisions."""
     return json.dumps(
         {

@@ -25,7 +25,8 @@ class RemoteTurns:
     async def place(self, request: Request, end: Callable[[HeadwayError], None]) -> AsyncIterator[Place]:
         """Wait for a place and hold it; raises QueueFull, at once or while it waits."""
         rank, num_tokens = request.service_class, len(request.token_ids) * request.n
-        if self._waiting[rank] and self._waiting[rank] + num_tokens > self._max_waiting_tokens:
+        full = self._waiting[rank] + num_tokens > self._max_waiting_tokens
+        if full and self._waiting[rank] and not request.resumes:
             raise QueueFull(
                 "Too many prompt tokens wait for this model's engine; retry later.", retry_after_s=RETRY_S
             )

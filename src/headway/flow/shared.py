@@ -18,6 +18,7 @@ from headway.flow.config import LimitsConfig
 from headway.flow.limits import Admission, Limits, Reservation, Shown
 from headway.flow.local import LocalLimits
 from headway.flow.signals import Signal
+from headway.flow.terms import terms_of
 
 logger = logging.getLogger("headway.flow")
 
@@ -37,6 +38,10 @@ class Store(Limits, Protocol):
     @property
     def num_owed(self) -> int:
         """Calls whose end the store has not confirmed."""
+        ...
+
+    def holds(self, admission: Admission) -> bool:
+        """Whether the store has anything of a call that must be settled."""
         ...
 
     def postpone(self, admission: Admission, num_used: int) -> None:
@@ -69,12 +74,24 @@ class SharedState:
 
 
 class SharedLimits:
-    """Asks `store` and, where that is gone, counts here."""
+    """Asks `store` and, where that is gone, counts here.
 
-    def __init__(self, store: Store, config: LimitsConfig, clock: Clock) -> None:
+    `on_change` is told (True, why) when the breaker opens, (False, "") when the store is asked by all again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: LimitsConfig,
+        clock: Clock,
+        *,
+        on_change: Callable[[bool, str], None] | None = None,
+    ) -> None:
         self._store = store
+        self._config = config
         self._local = LocalLimits(config, clock)
         self._clock = clock
+        self._on_change = on_change
         self._breaker = Breaker()
         self._num_fallbacks = 0
         self._beats: asyncio.Task[None] | None = None
@@ -109,6 +126,8 @@ class SharedLimits:
         """See `Limits.reserve`."""
         if admission.place == "local":
             return await self._local.reserve(admission, num_tokens)
+        if terms_of(admission.caller, self._config).tokens_per_min is None:
+            return Reservation(admission=admission, num_tokens=0, quotas=admission.quotas)
         reservation = await self._try(lambda: self._store.reserve(admission, num_tokens))
         if reservation is not None:
             return reservation
@@ -121,15 +140,15 @@ class SharedLimits:
         admission = reservation.admission
         if admission.place == "local":
             await self._local.settle(reservation, num_used)
-        elif await self._try(lambda: _done(self._store.settle(reservation, num_used))) is None:
-            self._store.postpone(admission, num_used)
+        else:
+            await self._end(admission, num_used, lambda: self._store.settle(reservation, num_used))
 
     async def release(self, admission: Admission) -> None:
         """See `Limits.release`."""
         if admission.place == "local":
             await self._local.release(admission)
-        elif await self._try(lambda: _done(self._store.release(admission))) is None:
-            self._store.postpone(admission, 0)
+        else:
+            await self._end(admission, 0, lambda: self._store.release(admission))
 
     async def note(self, caller: Caller, signal: Signal) -> None:
         """See `Limits.note`."""
@@ -148,6 +167,12 @@ class SharedLimits:
             await asyncio.wait({self._beats})
         await self._store.pay()
         await self._store.aclose()
+
+    async def _end(self, admission: Admission, num_used: int, end: Callable[[], Awaitable[None]]) -> None:
+        """A call ends that the store has granted. Where that holds nothing of it, it is not asked."""
+        asked = self._store.holds(admission) and await self._try(lambda: _done(end()))
+        if not asked:
+            self._store.postpone(admission, num_used)
 
     def _fall_back(self) -> LocalLimits:
         self._num_fallbacks += 1
@@ -175,13 +200,14 @@ class SharedLimits:
     def _move(self, breaker: Breaker, reason: str) -> None:
         before, self._breaker = self._breaker, breaker
         if breaker.phase is Phase.OPEN and before.phase is Phase.CLOSED:
-            logger.warning(
-                "limits are counted in this gateway alone, everybody's divided by %d: %s",
-                self._local.num_gateways,
-                reason,
-            )
+            divided = "limits are counted in this gateway alone, everybody's divided by %d: %s"
+            logger.warning(divided, self._local.num_gateways, reason)
         elif breaker.phase is Phase.CLOSED and before.phase is Phase.HALF_OPEN:
             logger.warning("limits are shared by all gateways again")
+        else:
+            return
+        if self._on_change is not None:
+            self._on_change(breaker.phase is Phase.OPEN, reason)
 
     async def _beat_for_ever(self) -> None:
         while True:

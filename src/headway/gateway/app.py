@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,15 +15,18 @@ from headway.gateway.completions import CompletionEndpoint
 from headway.gateway.edge import Edge
 from headway.gateway.embeddings import Embeddings
 from headway.gateway.gateway import Gateway
-from headway.gateway.generate import Generate
+from headway.gateway.generate import Endpoint, Generate
 from headway.gateway.guard import Guard
 from headway.gateway.messages import MessagesEndpoint, count_tokens
 from headway.gateway.plain import PlainEndpoints, http_error
+from headway.gateway.profile import ProfileEndpoint
 from headway.gateway.responses import ResponsesEndpoint
 from headway.gateway.sessions import SessionEndpoint
 from headway.gateway.stream_answer import STREAM_HEADER
+from headway.gateway.stream_recovery import recovery_of
 from headway.gateway.stream_routes import StreamAckEndpoint, StreamEndpoint
 from headway.gateway.stream_socket import StreamSocket
+from headway.gateway.summary import SUMMARY_CLASS, SummaryEndpoint
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
 from headway.wire.messages_response import message_error
@@ -33,9 +37,17 @@ def create_app(gateway: Gateway) -> Starlette:
     """Return the application that serves `gateway`; its lifespan closes the gateway and its streams, not the engines."""
     plain = PlainEndpoints(gateway)
     chat = ChatEndpoint()
+    endpoints: dict[str, Endpoint[Any]] = {
+        "/v1/chat/completions": chat,
+        "/v1/completions": CompletionEndpoint(),
+        "/v1/responses": ResponsesEndpoint(chat),
+        "/v1/messages": MessagesEndpoint(chat),
+    }
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        if gateway.streams is not None:
+            gateway.streams.begin(recovery_of(gateway, endpoints))
         try:
             yield
         finally:
@@ -66,19 +78,25 @@ def create_app(gateway: Gateway) -> Starlette:
         middleware.insert(0, cors)
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", Generate(gateway, chat), methods=["POST"]),
-            Route("/v1/completions", Generate(gateway, CompletionEndpoint()), methods=["POST"]),
-            Route("/v1/responses", Generate(gateway, ResponsesEndpoint(chat)), methods=["POST"]),
-            Route("/v1/messages", Generate(gateway, MessagesEndpoint(chat)), methods=["POST"]),
+            *(
+                Route(path, Generate(gateway, endpoint), methods=["POST"])
+                for path, endpoint in endpoints.items()
+            ),
             Route(
                 "/v1/messages/count_tokens",
                 TokenService(gateway, parse_count_call, count_tokens(chat)),
                 methods=["POST"],
             ),
             Route("/v1/embeddings", Embeddings(gateway), methods=["POST"]),
+            Route("/v1/profile", ProfileEndpoint(gateway).profile),
+            Route(
+                "/v1/summary",
+                Generate(gateway, SummaryEndpoint(chat), service_class=SUMMARY_CLASS),
+                methods=["POST"],
+            ),
             Route("/tokenize", TokenService(gateway, parse_tokenize, tokenized), methods=["POST"]),
             Route("/detokenize", TokenService(gateway, parse_detokenize, detokenized), methods=["POST"]),
-            Route("/v1/sessions/{session}", SessionEndpoint(gateway).release, methods=["DELETE"]),
+            Route("/v1/sessions/{session:path}", SessionEndpoint(gateway).release, methods=["DELETE"]),
             *_stream_routes(gateway),
             Route("/v1/models", plain.models),
             Route("/v1/models/{name:path}", plain.model),

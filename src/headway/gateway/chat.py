@@ -3,10 +3,7 @@
 With tools the model's answer is parsed for calls; with `tool_choice` "none" it neither sees the tools nor is parsed.
 """
 
-import secrets
-import string
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import UNSET
 
@@ -14,6 +11,7 @@ from headway.core.errors import HeadwayError, InvalidRequest
 from headway.core.messages import EngineInfo, Usage
 from headway.core.request import Grammar
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, TokenBytes, token_text
+from headway.gateway.call_ids import call_ids
 from headway.gateway.config import GatewayConfig
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer, encode
 from headway.gateway.text_events import (
@@ -49,10 +47,6 @@ from headway.wire.chat_response import (
 from headway.wire.errors import error_body
 from headway.wire.usage import usage_fields
 
-_ID_CHARS: Final = string.ascii_letters + string.digits
-_NUM_ID_CHARS: Final = 24
-"""As many as OpenAI's have."""
-
 
 class ChatEndpoint:
     """What is special about `/v1/chat/completions`."""
@@ -83,7 +77,7 @@ class ChatEndpoint:
         support = tool_support(call, served)
         return call.options.grammar if support is None else tools_grammar(call, support)
 
-    def text_maker(self, call: ChatCall, served: ServedModel) -> TextMaker:
+    def text_maker(self, call: ChatCall, served: ServedModel, call_key: bytes) -> TextMaker:
         """Return what makes an empty text for each choice, which finds the calls if there are tools."""
         support = tool_support(call, served)
         if support is None:
@@ -92,7 +86,7 @@ class ChatEndpoint:
         max_calls = None if call.parallel_tool_calls else 1
 
         def new_tools(choice: int) -> ToolParser:
-            return ToolParser(choice, support.syntax, functions, new_call_id, max_calls)
+            return ToolParser(choice, support.syntax, functions, call_ids(call_key, choice), max_calls)
 
         return served.text_maker(call.options.stop, new_tools)
 
@@ -117,11 +111,6 @@ def tool_support(call: ChatCall, served: ServedModel) -> ToolSupport | None:
             param="tools",
         )
     return served.tool_support
-
-
-def new_call_id() -> str:
-    """Draw the id of a tool call."""
-    return "call_" + "".join(secrets.choice(_ID_CHARS) for _ in range(_NUM_ID_CHARS))
 
 
 class ChatAnswer:

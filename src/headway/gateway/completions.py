@@ -59,8 +59,9 @@ class CompletionEndpoint:
         del served
         return call.options.grammar
 
-    def text_maker(self, call: CompletionCall, served: ServedModel) -> TextMaker:
+    def text_maker(self, call: CompletionCall, served: ServedModel, call_key: bytes) -> TextMaker:
         """Return what makes an empty text for each choice."""
+        del call_key  # only chats have tools
         return served.text_maker(call.options.stop, tells_ids=call.return_token_ids)
 
     def answer(self, call: CompletionCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:

@@ -5,15 +5,16 @@ It knows no endpoint: what a call does between its body and its answer is passed
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
-from headway.core.caller import NOBODY
+from headway.core.caller import NOBODY, Caller
 from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
+from headway.core.request import ServiceClass
 from headway.gateway import admission
 from headway.gateway.client_watch import ClientGone, ClientWatch, read_body
 from headway.gateway.door import Call
@@ -47,16 +48,20 @@ class OpenCall(Generic[C]):
     num_bytes   of its body
     terms       what it asks of scheduling
     limited     what it takes of its caller's limits
-    owner       the public id of the token that it came with
+    caller      who asks
+    path        of its route
     resumable   whether its stream is to outlive its connection
+    body        as it came, if it is to be resumable; else nothing
     """
 
     call: C
     num_bytes: int
     terms: ServiceTerms
-    owner: str
+    caller: Caller
+    path: str
     limited: Call
     resumable: bool
+    body: bytes
     served: ServedModel
     record: RequestRecord
     client: ClientWatch
@@ -70,16 +75,30 @@ async def conduct(
     send: Send,
     parse: Callable[[bytes], C],
     serve: Callable[[OpenCall[C]], Awaitable[None]],
+    *,
+    service_class: ServiceClass | None = None,
 ) -> None:
-    """Serve one call with `serve`, which ends its record when all went well.
+    """Serve one call with `serve`, which ends its record when all went well; in `service_class`, unless that is None.
 
     Raises the HeadwayError that ended the call, which a stream that began has told already.
     """
     info = request_info(scope)
-    call, num_bytes = await read_call(gateway, scope, receive, parse)
+    resumable = wants_resumable(scope["headers"])
+    body = b""
+
+    def parse_and_keep(data: bytes) -> C:
+        nonlocal body
+        body = data if resumable else b""
+        return parse(data)
+
+    call, num_bytes = await read_call(gateway, scope, receive, parse_and_keep)
     caller = info.caller or NOBODY
     info.terms = admission.terms_of(caller, scope["headers"], trust_headers=gateway.config.trust_headers)
     terms = info.terms or ServiceTerms()
+    if service_class is not None:
+        terms = replace(terms, service_class=service_class)
+        if info.terms is not None:  # the access line tells the class it was served in
+            info.terms = terms
     served = find_model(gateway.models, call.model)
     record = info.record = RequestRecord(
         request_id=info.request_id,
@@ -100,9 +119,11 @@ async def conduct(
                         call=call,
                         num_bytes=num_bytes,
                         terms=terms,
-                        owner=caller.token_id,
                         limited=info.call,
-                        resumable=wants_resumable(scope["headers"]),
+                        resumable=resumable,
+                        body=body,
+                        caller=caller,
+                        path=route_of(scope),
                         served=served,
                         record=record,
                         client=client,

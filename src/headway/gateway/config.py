@@ -3,6 +3,7 @@
 import msgspec
 
 from headway.core.request import Pooling
+from headway.wire.profile import ProfileSettings
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,5 +38,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Where resumable streams are kept: "memory", the path of an SQLite file, or a Redis URL (`streams.places`)."""
     stream_grace_s: float = 30.0
     """How long the answer of a resumable stream goes on while nobody reads it."""
+    profile: ProfileSettings = ProfileSettings()
+    """What `/v1/profile` tells programs of role and domain."""
     allow_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the service (CORS); empty = none, ("*",) = all."""

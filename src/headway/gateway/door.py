@@ -10,11 +10,14 @@ from typing import Final, Protocol
 
 from headway.core.caller import NOBODY, Caller
 from headway.core.errors import Forbidden, HeadwayError, RateLimited, RequestError, Unauthenticated
+from headway.core.events import Hook, RiskAssessed, TokensSettled
+from headway.core.hooks import emit
 from headway.core.quota import NO_QUOTAS, Quotas
 from headway.core.secret import Secret
 from headway.flow.calls import LimitedCall
 from headway.flow.limits import Limits
 from headway.flow.signals import Signal
+from headway.gateway.standings import Standings
 from headway.wire.credentials import parse_credentials
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -41,6 +44,8 @@ class Door:
     callers         None = nobody is asked who he is
     limits          None = nobody has any
     region_header   of a proxy that says where a client is; None = not known
+    standings       keeps how callers stand, for operators; None = nobody does
+    tell            hears of risks and of tokens that were settled
     """
 
     def __init__(
@@ -48,9 +53,13 @@ class Door:
         callers: Identifier | None = None,
         limits: Limits | None = None,
         region_header: str | None = None,
+        standings: Standings | None = None,
+        tell: Hook | None = None,
     ) -> None:
         self.callers = callers
         self.limits = limits
+        self._standings = standings
+        self._tell = tell
         self._region_header = None if region_header is None else region_header.lower().encode()
 
     async def caller(self, headers: Headers, address: str) -> Caller:
@@ -79,7 +88,9 @@ class Door:
         if self.limits is None:
             yield Call()
             return
-        call = Call(LimitedCall(self.limits, await self.limits.admit(caller)))
+        admission = await self.limits.admit(caller)
+        call = Call(LimitedCall(self.limits, admission), self._tell)
+        emit(self._tell, RiskAssessed(risk=admission.risk))
         try:
             for signal in self._signals(headers):
                 await self.limits.note(caller, signal)
@@ -91,6 +102,8 @@ class Door:
         finally:
             if not call.is_kept:
                 await call.end()
+            if self._standings is not None and admission.risk > 0:
+                self._standings.note(caller, self.limits)
 
     async def note_malformed(self, caller: Caller) -> None:
         """A request made no sense."""
@@ -104,6 +117,8 @@ class Door:
 
     async def close(self) -> None:
         """Let go of stores."""
+        if self._standings is not None:
+            await self._standings.close()
         if self.limits is not None:
             await self.limits.aclose()
         if self.callers is not None:
@@ -121,10 +136,12 @@ class Door:
 class Call:
     """A call that was let in. `None`: without limits. `is_kept`: it outlives its connection, and whoever kept it ends it."""
 
-    __slots__ = ("_call", "is_kept")
+    __slots__ = ("_call", "_num_reserved", "_tell", "is_kept")
 
-    def __init__(self, call: LimitedCall | None = None) -> None:
+    def __init__(self, call: LimitedCall | None = None, tell: Hook | None = None) -> None:
         self._call = call
+        self._tell = tell
+        self._num_reserved = 0
         self.is_kept = False
 
     @property
@@ -136,6 +153,7 @@ class Call:
         """Take what it may use at most, once. Raises TokensExhausted, OverBudget."""
         if self._call is not None:
             await self._call.reserve(num_tokens)
+            self._num_reserved = num_tokens
 
     def use(self, num_tokens: int) -> None:
         """It has used so many by now."""
@@ -143,6 +161,16 @@ class Call:
             self._call.num_used = num_tokens
 
     async def end(self) -> None:
-        """Settle; the second time nothing happens."""
-        if self._call is not None:
-            await self._call.end()
+        """Settle."""
+        if self._call is None:
+            return
+        await self._call.end()
+        if self._num_reserved:
+            emit(
+                self._tell,
+                TokensSettled(
+                    reserved=self._num_reserved,
+                    used=self._call.num_used,
+                    service_class=self._call.admission.caller.service_class,
+                ),
+            )

@@ -13,9 +13,11 @@ from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import HeadwayError
 from headway.core.messages import EngineInfo
-from headway.core.request import Grammar, Request
+from headway.core.request import Grammar, Request, ServiceClass
 from headway.gateway import admission
 from headway.gateway.answer import Answer, AnswerHead, CollectedChoice, collect
+from headway.gateway.call_ids import new_call_key
+from headway.gateway.choices import Choices
 from headway.gateway.client_watch import ClientGone, ClientWatch
 from headway.gateway.conduct import NamedCall, OpenCall, admitted, conduct
 from headway.gateway.config import GatewayConfig
@@ -24,6 +26,7 @@ from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, TextMaker, Tokenizer
+from headway.gateway.stored_call import StoredCall, encode_call
 from headway.gateway.stream_answer import send_first
 from headway.wire.options import GenerationOptions
 
@@ -62,8 +65,8 @@ class Endpoint(Protocol[C]):
         """Return what every answer must match, None for free text; raises InvalidRequest."""
         ...
 
-    def text_maker(self, call: C, served: ServedModel) -> TextMaker:
-        """Return what makes an empty text for each choice."""
+    def text_maker(self, call: C, served: ServedModel, call_key: bytes) -> TextMaker:
+        """Return what makes an empty text for each choice, its tool calls named by `call_key` (`call_ids`)."""
         ...
 
     def answer(self, call: C, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
@@ -72,15 +75,29 @@ class Endpoint(Protocol[C]):
 
 
 class Generate(Generic[C]):
-    """The ASGI application of a generating endpoint."""
+    """The ASGI application of a generating endpoint.
 
-    def __init__(self, gateway: Gateway, endpoint: Endpoint[C]) -> None:
+    service_class   of every call, whatever its headers ask for; None = as they have it
+    """
+
+    def __init__(
+        self, gateway: Gateway, endpoint: Endpoint[C], *, service_class: ServiceClass | None = None
+    ) -> None:
         self._gateway = gateway
         self._endpoint = endpoint
+        self._service_class = service_class
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; raises the HeadwayError that ended it, which a stream that began has told already."""
-        await conduct(self._gateway, scope, receive, send, self._endpoint.parse, self._serve)
+        await conduct(
+            self._gateway,
+            scope,
+            receive,
+            send,
+            self._endpoint.parse,
+            self._serve,
+            service_class=self._service_class,
+        )
 
     async def _serve(self, open_call: OpenCall[C]) -> None:
         gateway, call, served = self._gateway, open_call.call, open_call.served
@@ -102,16 +119,20 @@ class Generate(Generic[C]):
         responder.error_event = answer.stream_error
         requests = self._requests(open_call, prompts, grammar, info)
         await open_call.limited.reserve(sum(len(one.token_ids) + one.n * one.max_tokens for one in requests))
+        call_key = new_call_key()
         generation = Generation(
             engine=served.engine,
-            requests=requests,
-            new_text=self._endpoint.text_maker(call, served),
+            choices=Choices(requests, self._endpoint.text_maker(call, served, call_key)),
             record=record,
+            survives=True,
         )
         if call.options.stream and open_call.resumable and gateway.streams is not None:
-            run, done = gateway.streams.start(open_call.owner, generation, answer, record, open_call.limited)
+            streams = gateway.streams
+            meta = _meta(open_call, head, requests, call_key) if streams.terms.keeps_steps else b""
+            owner = open_call.caller.token_id
+            run, done = streams.start(owner, generation, answer, record, open_call.limited, meta)
             gateway.hold_active(done)
-            await send_first(gateway.streams, run, client, responder)
+            await send_first(streams, run, client, responder)
             return
         try:
             async with generation:
@@ -175,6 +196,21 @@ class Generate(Generic[C]):
             admission.on_terms(request, open_call.terms, share_prefixes=config.share_prefixes)
             for request in requests
         ]
+
+
+def _meta(open_call: OpenCall[C], head: AnswerHead, requests: Sequence[Request], call_key: bytes) -> bytes:
+    """Return all that another process needs to go on with a call."""
+    return encode_call(
+        StoredCall(
+            endpoint=open_call.path,
+            body=open_call.body,
+            head=head,
+            requests=tuple(requests),
+            call_key=call_key,
+            terms=open_call.terms,
+            caller=open_call.caller,
+        )
+    )
 
 
 async def _stream(generation: Generation, answer: Answer, client: ClientWatch, responder: Responder) -> None:

@@ -1,60 +1,61 @@
 """Runs the engine's requests of one call and turns what comes back into text events, until every one has ended.
 
-One HTTP request is one engine request per prompt; choices are numbered through (prompt i: i·n to i·n+n-1). It knows no
-HTTP. Tokens are counted here, up to the one that completes a stop string, so that the count depends neither on
-streaming nor on how soon the engine hears that a stop string matched.
+One HTTP request is one engine request per prompt. It knows no HTTP. Tokens are counted here (`choices`), up to the one that
+completes a stop string, so that the count depends neither on streaming nor on how soon the engine hears that a stop string
+matched.
+
+A generation that `survives` outlives its engine: it waits for the next one (`survival`) and asks it for the rest of every
+choice, which is what the first one would have given (`core.resumption`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Literal
 
-from headway.core.errors import HeadwayError, InternalError, Unavailable
+from headway.core.errors import EngineUnavailable, HeadwayError, InternalError, Unavailable
 from headway.core.messages import ChoiceFinished, Finished, TokenDelta, Usage
 from headway.core.request import Request
-from headway.engine.client import EngineClient, RequestEvent
-from headway.gateway.choice_text import ChoiceText
+from headway.engine.client import EngineClient
+from headway.gateway.choices import Choices
+from headway.gateway.merging import Batch, merge
 from headway.gateway.request_record import RequestRecord
+from headway.gateway.step_record import StepRecord, record_of
+from headway.gateway.survival import Survival
 from headway.gateway.text_events import ChoiceEnd, TextEvent
-from headway.wire.chat_response import FinishReason
 
 
 class Generation:
-    """One call's generation: entering submits every prompt (and raises the engine's refusal), then iterate `events`.
+    """One call's generation: entering submits every open request (and raises the engine's refusal), then iterate `events`.
 
     `cancel` at any time; leaving cancels what still runs and waits for its terminal events.
+
+    choices    untouched, or as `replay` left them
+    survives   whether to go on after the engine's end, if the engine repeats exactly
     """
 
     def __init__(
-        self,
-        *,
-        engine: EngineClient,
-        requests: Sequence[Request],
-        new_text: Callable[[int], ChoiceText],
-        record: RequestRecord,
+        self, *, engine: EngineClient, choices: Choices, record: RequestRecord, survives: bool = False
     ) -> None:
+        self.num_resumed = 0
+        """How often it went on with another engine."""
         self._engine = engine
-        self._requests = tuple(requests)
+        self._choices = choices
         self._record = record
-        self._n = requests[0].n
-        self._texts = [new_text(choice) for choice in range(len(requests) * self._n)]
-        self._sources: list[AsyncIterator[tuple[RequestEvent, ...]]] = []
-        self._finished: list[Finished] = []
-        self._reasons: set[FinishReason] = set()
+        self._survival = Survival(engine, begun=choices.interrupted) if survives else None
+        self._running: list[tuple[int, Request]] = []  # (prompt, request), by source
+        self._num_open = 0  # sources whose terminal event has not come
+        self._batches: AsyncIterator[tuple[int, Batch]] | None = None
+        self._last: tuple[int, Batch] = (0, ())
         self._cancelled = False
-        self._batches: AsyncIterator[tuple[int, tuple[RequestEvent, ...]]] | None = None
 
     async def __aenter__(self) -> "Generation":
         self._record.note_submitted()
         try:
-            for request in self._requests:
-                self._sources.append(self._engine.submit_nowait(request))
+            self._submit()
         except Exception:
-            self._batches = _merge(self._sources)
             await self._settle()
             raise
-        self._batches = _merge(self._sources)
         return self
 
     async def __aexit__(
@@ -69,22 +70,25 @@ class Generation:
         """End everything within one step; idempotent."""
         if not self._cancelled:
             self._cancelled = True
-            for request, _ in zip(self._requests, self._sources, strict=False):
+            for _, request in self._running:
                 self._engine.cancel_nowait(request.request_id)
+            if self._survival is not None:
+                self._survival.cancel()
 
     @property
     def outcome(self) -> Literal["stop", "length"]:
         """How the call ended: "length" when every choice ran into its limit."""
-        return "length" if self._reasons == {"length"} else "stop"
+        return self._choices.outcome
 
     @property
     def usage(self) -> Usage:
         """What was used so far; complete once everything has ended."""
-        return Usage(
-            prompt_tokens=sum(len(request.token_ids) for request in self._requests),
-            completion_tokens=sum(text.num_tokens for text in self._texts),
-            cached_tokens=sum(finished.usage.cached_tokens for finished in self._finished),
-        )
+        return self._choices.usage
+
+    @property
+    def step(self) -> StepRecord:
+        """What lies behind the events that came last: what `replay` needs of them in another process."""
+        return record_of(*self._last)
 
     async def events(self) -> AsyncIterator[list[TextEvent]]:
         """Yield what each step brought, possibly nothing visible; stops when all is done or `cancel` took effect.
@@ -92,94 +96,100 @@ class Generation:
         Raises the engine's error.
         """
         assert self._batches is not None, "enter first"
-        async for source, batch in self._batches:
-            found: list[TextEvent] = []
-            error: HeadwayError | None = None
-            for event in batch:
-                match event:
-                    case TokenDelta():
-                        found += self._on_tokens(source, event)
-                    case ChoiceFinished():
-                        found += self._on_choice(source, event)
-                    case Finished():
-                        error = self._on_finished(event)
-            self._reasons.update(event.reason for event in found if isinstance(event, ChoiceEnd))
-            if found or error is None:
-                yield found
-            if error is not None and not self._cancelled:
-                raise error
-        if not self._cancelled and not all(text.ended for text in self._texts):
+        while True:
+            died: HeadwayError | None = None
+            async for source, batch in self._batches:
+                self._last = (self._running[source][0], batch)
+                found, error = self._take(source, batch)
+                if found or error is None:
+                    yield found
+                if error is not None and not self._cancelled:
+                    if died is None and self._survives(error):
+                        died = error
+                    elif type(error) is not type(died):  # of an engine that ended, each prompt hears
+                        raise error
+            if died is None or self._cancelled or self._choices.all_ended:
+                break
+            await self._go_on(died)
+        if not self._cancelled and not self._choices.all_ended:
             raise self._unexpected_end()
 
+    def _submit(self) -> None:
+        """Hand over what is open; raises the engine's refusal, with `_settle` left to do."""
+        sources: list[AsyncIterator[Batch]] = []
+        self._running = []
+        try:
+            for prompt, request in self._choices.open_requests():
+                sources.append(self._engine.submit_nowait(request))
+                self._running.append((prompt, request))
+        finally:
+            self._num_open = len(sources)
+            self._batches = merge(sources)
+
     async def _settle(self) -> None:
-        if len(self._finished) == len(self._sources) or self._batches is None:
+        if not self._num_open or self._batches is None:
             return
         self.cancel()
-        async for _, batch in self._batches:
+        async for source, batch in self._batches:
             for event in batch:
                 if isinstance(event, Finished):
-                    self._note(event)
+                    self._note(source, event)
+
+    def _survives(self, error: HeadwayError) -> bool:
+        return self._survival is not None and self._survival.survives(error)
+
+    async def _go_on(self, died: HeadwayError) -> None:
+        """Have the next engine do the rest; raises `died`, or why it does not."""
+        assert self._survival is not None
+        self._choices.interrupted = True
+        while True:
+            await self._survival.wait_for_engine(died)
+            if self._cancelled:
+                return
+            try:
+                self._submit()
+            except EngineUnavailable as error:  # it has ended again
+                if not self._survives(error):
+                    raise died from error
+            else:
+                self.num_resumed += 1
+                return
+
+    def _take(self, source: int, batch: Batch) -> tuple[list[TextEvent], HeadwayError | None]:
+        """Return what a step made visible, and how it ended its request if that was an error."""
+        found: list[TextEvent] = []
+        error: HeadwayError | None = None
+        for event in batch:
+            match event:
+                case TokenDelta():
+                    found += self._on_tokens(source, event)
+                case ChoiceFinished(reason="stop" | "length" as reason):  # else the terminal event says more
+                    found += self._choices.finish(self._running[source][0], event.choice, reason)
+                case Finished():
+                    self._note(source, event)
+                    error = None if event.error is None else event.error.to_error()
+        return found, error
 
     def _on_tokens(self, source: int, delta: TokenDelta) -> Sequence[TextEvent]:
-        text = self._texts[source * self._n + delta.choice]
-        if self._cancelled or text.ended:
+        if self._cancelled:
             return ()
-        num_before = text.num_tokens
-        found = text.push(delta.token_ids, delta.logprobs)
-        self._record.note_tokens(text.choice, text.num_tokens - num_before)
+        prompt, request = self._running[source]
+        num_tokens, found = self._choices.push(prompt, delta.choice, delta.token_ids, delta.logprobs)
+        if not num_tokens:
+            return ()
+        if self._survival is not None:
+            self._survival.note_tokens()
+        self._record.note_tokens(self._choices.index(prompt, delta.choice), num_tokens)
         if found and isinstance(found[-1], ChoiceEnd):  # it ended for a reason that the engine does not know
-            self._engine.cancel_nowait(self._requests[source].request_id, delta.choice, "stop")
+            self._engine.cancel_nowait(request.request_id, delta.choice, "stop")
         return found
 
-    def _on_choice(self, source: int, choice: ChoiceFinished) -> Sequence[TextEvent]:
-        if choice.reason == "cancelled" or choice.reason == "error":
-            return ()  # the terminal event says more
-        return self._texts[source * self._n + choice.choice].finish(choice.reason)
-
-    def _on_finished(self, finished: Finished) -> HeadwayError | None:
-        self._note(finished)
-        return None if finished.error is None else finished.error.to_error()
-
-    def _note(self, finished: Finished) -> None:
-        self._finished.append(finished)
+    def _note(self, source: int, finished: Finished) -> None:
+        self._num_open -= 1
+        self._choices.note_cached(self._running[source][0], finished.usage.cached_tokens)
         self._record.note_finished(finished)
 
     def _unexpected_end(self) -> HeadwayError:
-        if len(self._finished) < len(self._sources):
+        if self._num_open:
             return InternalError("The engine ended a request without a terminal event.")
         return Unavailable("The server ended the request before it was complete; send it again.")
-
-
-async def _merge(
-    sources: Sequence[AsyncIterator[tuple[RequestEvent, ...]]],
-) -> AsyncIterator[tuple[int, tuple[RequestEvent, ...]]]:
-    """Yield (index of the source, batch) as they come; bounded by `max_tokens` of each request, as a batch has tokens."""
-    if len(sources) == 1:
-        async for batch in sources[0]:
-            yield 0, batch
-        return
-    queue: asyncio.Queue[tuple[int, tuple[RequestEvent, ...]] | BaseException | None] = asyncio.Queue()
-
-    async def pump(index: int, source: AsyncIterator[tuple[RequestEvent, ...]]) -> None:
-        try:
-            async for batch in source:
-                queue.put_nowait((index, batch))
-        except Exception as error:
-            queue.put_nowait(error)
-        else:
-            queue.put_nowait(None)
-
-    tasks = [asyncio.create_task(pump(index, source)) for index, source in enumerate(sources)]
-    try:
-        num_open = len(tasks)
-        while num_open:
-            item = await queue.get()
-            if item is None:
-                num_open -= 1
-            elif isinstance(item, BaseException):
-                raise item
-            else:
-                yield item
-    finally:
-        for task in tasks:
-            task.cancel()

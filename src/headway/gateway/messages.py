@@ -70,9 +70,9 @@ class MessagesEndpoint:
         """Return what the answer must match; raises InvalidRequest."""
         return self._chat.grammar(call, served)
 
-    def text_maker(self, call: ChatCall, served: ServedModel) -> TextMaker:
+    def text_maker(self, call: ChatCall, served: ServedModel, call_key: bytes) -> TextMaker:
         """Return what makes an empty text."""
-        return self._chat.text_maker(call, served)
+        return self._chat.text_maker(call, served, call_key)
 
     def answer(self, call: ChatCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""

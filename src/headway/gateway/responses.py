@@ -70,9 +70,9 @@ class ResponsesEndpoint:
         """Return what the answer must match; raises InvalidRequest."""
         return self._chat.grammar(call.chat, served)
 
-    def text_maker(self, call: ResponsesCall, served: ServedModel) -> TextMaker:
+    def text_maker(self, call: ResponsesCall, served: ServedModel, call_key: bytes) -> TextMaker:
         """Return what makes an empty text."""
-        return self._chat.text_maker(call.chat, served)
+        return self._chat.text_maker(call.chat, served, call_key)
 
     def answer(self, call: ResponsesCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""

@@ -33,6 +33,6 @@ class SessionEndpoint:
             found = [await engine.release_session(terms.tenant, session) for engine in engines]
         if not any(found):
             raise SessionNotFound(
-                f"There is no conversation `{session[:100]}` here; it was released already, has expired, or never was."
+                f"This tenant has no conversation `{session[:100]}` here; it was released, has expired, or never was."
             )
         return Response(status_code=204)

@@ -1,6 +1,7 @@
 """Sends a resumable stream to one client as server-sent events, from where he stands, live or replayed."""
 
 import asyncio
+from typing import Any
 
 from headway.core.errors import HeadwayError
 from headway.gateway.client_watch import ClientWatch
@@ -27,21 +28,21 @@ async def send_first(streams: Streams, run: StreamRun, client: ClientWatch, resp
     Raises ClientGone, SlowReader, and the HeadwayError that ended it, which a stream that began has told already.
     """
     with streams.reading(run.stream_id):
-        opened = await client.race(asyncio.create_task(_opened(run, streams.ping_s)))
+        await client.race(asyncio.create_task(_opened(run, streams.ping_s)))
         try:
-            await send_stream(streams, opened, FIRST_EPOCH, 0, client, responder)
+            await send_stream(streams, run.stream_id, FIRST_EPOCH, 0, client, responder)
         except HeadwayError as error:
             if responder.started:
                 await responder.error(error)
             raise
 
 
-async def _opened(run: StreamRun, patience_s: float) -> str:
-    """Return the stream's name, which it gets with its first tokens; while it is queued for long, without any."""
+async def _opened(run: StreamRun, patience_s: float) -> None:
+    """Wait for the stream's name, which it gets with its first tokens; while it is queued for long, without any."""
     await asyncio.wait({run.opened}, timeout=patience_s)
     if not run.opened.done():
         await run.open()
-    return await asyncio.shield(run.opened)
+    await asyncio.shield(run.opened)
 
 
 async def send_stream(
@@ -54,39 +55,43 @@ async def send_stream(
     responder.stream_headers = stream_headers(stream_id)
     gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     client.on_gone(gone.cancel)
-    with Follower(streams.log, stream_id, epoch, after) as follower, streams.reading(stream_id) as run:
+    with Follower(streams.log, stream_id, epoch, after) as follower, streams.reading(stream_id):
         await responder.stream(b"")
-        while (page := await _next_page(streams, follower, run, gone, responder)) is not None:
-            data = wire_bytes(stream_id, epoch, page.events)
-            if page.complete:
+        run = streams.run_of(stream_id)
+        while True:
+            page = asyncio.ensure_future(follower.next_page())
+            try:
+                run = await _wait(streams, stream_id, run, page, gone, responder)
+                if gone.done():
+                    return
+                events, complete = page.result()
+            finally:
+                page.cancel()
+            data = wire_bytes(stream_id, epoch, events)
+            if complete:
                 await responder.stream_end(data)
                 return
             await responder.stream(data)
 
 
-async def _next_page(
+async def _wait(
     streams: Streams,
-    follower: Follower,
+    stream_id: str,
     run: StreamRun | None,
+    page: "asyncio.Future[Page]",
     gone: "asyncio.Future[None]",
     responder: Responder,
-) -> Page | None:
-    """Return the next events, keeping the connection alive while there are none; None = the client left."""
-    page = asyncio.ensure_future(follower.next_page())
-    ends: set[asyncio.Future[None] | asyncio.Future[HeadwayError]] = {gone}
-    if run is not None:
-        ends.add(run.broken)
-    try:
-        while True:
-            done, _ = await asyncio.wait(
-                {page, *ends}, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            if gone.done():
-                return None
-            if page in done:
-                return page.result()
-            if run is not None and run.broken.done():
-                raise run.broken.result()
-            await responder.stream(sse.PING)
-    finally:
-        page.cancel()
+) -> StreamRun | None:
+    """Wait for a page or until the client left, keeping the connection alive; return the run that writes the stream.
+
+    Raises what keeps the rest of the answer out of the log.
+    """
+    while True:
+        run = streams.run_of(stream_id) or run  # another may go on with it
+        ends: set[asyncio.Future[Any]] = {page, gone} if run is None else {page, gone, run.broken}
+        done, _ = await asyncio.wait(ends, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED)
+        if page in done or gone in done:
+            return run
+        if run is not None and run.broken.done():
+            raise run.broken.result()
+        await responder.stream(sse.PING)

@@ -4,7 +4,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headway.core.errors import HeadwayError, InvalidRequest
+from headway.core.errors import HeadwayError, InvalidRequest, ResyncRequired
+from headway.core.events import StreamResumed
 from headway.gateway.client_watch import ClientWatch, read_body
 from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
@@ -49,7 +50,12 @@ class StreamEndpoint:
             await Response(status_code=204)(scope, receive, send)
             return
         cursor = cursor_of(stream_id, request.headers.get("last-event-id"), request.query_params.get("after"))
-        record, after = await self._streams.find(stream_id, owner, cursor)
+        try:
+            record, after = await self._streams.find(stream_id, owner, cursor)
+        except ResyncRequired:
+            self._gateway.tell(StreamResumed(resync=True))
+            raise
+        self._gateway.tell(StreamResumed(replayed=max(0, record.last_seq - after)))
         if record.state != "open" and after == record.last_seq:
             await Response(status_code=204)(scope, receive, send)  # WHATWG HTML, 9.2.2: do not come back
             return

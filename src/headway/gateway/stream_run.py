@@ -6,72 +6,100 @@ It knows no HTTP.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
 
 from headway.core.clock import Clock
 from headway.core.errors import Draining, HeadwayError, InternalError, StreamUnread
+from headway.core.events import Hook, StreamAbandoned
+from headway.core.hooks import emit
 from headway.gateway.answer import Answer
 from headway.gateway.door import Call
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS, RequestRecord
+from headway.gateway.step_record import encode_step
 from headway.gateway.stream_entries import entries_of, error_entries, last_entries
-from headway.streams.ids import new_stream_id
 from headway.streams.log import LeaseLost, StreamLog
+from headway.streams.pressure import PATIENCE_NS
 from headway.streams.record import Entry
 from headway.streams.writer import StreamOver, StreamWriter
 
 logger = logging.getLogger("headway.gateway")
 
 
+class StreamTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What all streams of a gateway have in common.
+
+    grace_s      how long a generation goes on while nobody reads it
+    patience_ns  how long it waits for its reader to acknowledge something when the log is full
+    keeps_steps  whether the log keeps what another process needs to go on, and streams therefore survive this one
+    """
+
+    grace_s: float = 30.0
+    patience_ns: int = PATIENCE_NS
+    keeps_steps: bool = False
+
+
 class StreamRun:
     """A generation and its stream; `run` is to be a task of its own.
 
-    opened   the stream's id, once it has one; or what was raised before
+    tell     hears of its being abandoned
+    meta     what another process needs to go on with it
+    writer   of a stream that was begun elsewhere; None = it begins here
+    opened   done once the stream has its name; or what was raised before
     broken   what keeps the rest of the answer out of the log; done only then
     """
 
     def __init__(
         self,
+        stream_id: str,
         *,
         log: StreamLog,
         clock: Clock,
-        random_bytes: Callable[[int], bytes],
+        terms: StreamTerms,
         owner: str,
         generation: Generation,
         answer: Answer,
         record: RequestRecord,
         limited: Call,
-        grace_s: float,
-        patience_ns: int,
+        tell: Hook | None = None,
+        meta: bytes = b"",
+        writer: StreamWriter | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.stream_id = new_stream_id(random_bytes)
-        self.opened: asyncio.Future[str] = loop.create_future()
+        self.stream_id = stream_id
+        self.opened: asyncio.Future[None] = loop.create_future()
         self.broken: asyncio.Future[HeadwayError] = loop.create_future()
         self._log = log
         self._clock = clock
+        self._terms = terms
         self._owner = owner
         self._generation = generation
         self._answer = answer
         self._record = record
         self._limited = limited
-        self._grace_s = grace_s
-        self._patience_ns = patience_ns
-        self._writer: StreamWriter | None = None
+        self._tell = tell
+        self._meta = meta
+        self._writer = writer
+        self._steps = b""  # what the generation did since the last append
         self._opening = asyncio.Lock()
         self._num_readers = 0
         self._grace: asyncio.TimerHandle | None = None
         self._end: HeadwayError | None = None
         self._is_over = False
-        self.opened.add_done_callback(
-            lambda opened: opened.cancelled() or opened.exception()
-        )  # whoever waited may be gone
+        self.opened.add_done_callback(_look_at)  # whoever waited may be gone
+        if writer is not None:
+            self.opened.set_result(None)
+            self._start_grace()
 
     async def run(self) -> None:
         """Write the answer to its end. Raises nothing but a cancellation."""
         try:
             async with self._generation as generation:
                 async for events in generation.events():
+                    if self._terms.keeps_steps:
+                        self._steps += encode_step(generation.step)
                     await self._write(entries_of(self._answer, events))
             await self._finish()
         except HeadwayError as error:
@@ -79,7 +107,8 @@ class StreamRun:
         except (LeaseLost, StreamOver):  # it was removed, or is another gateway's now
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
         except asyncio.CancelledError:
-            self.broken.set_result(Draining("The server is shutting down; send the request again."))
+            if not self._terms.keeps_steps:  # else the next process goes on with it
+                self.broken.set_result(Draining("The server is shutting down; send the request again."))
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
             raise
         except Exception as error:
@@ -97,11 +126,17 @@ class StreamRun:
         """Give the stream its name now, though nothing has come yet. Raises StreamLogFull, StreamLogUnavailable."""
         async with self._opening:
             if self._writer is None:
-                lease = await self._log.create(self.stream_id, self._owner, b"")
+                lease = await self._log.create(self.stream_id, self._owner, self._meta)
                 self._writer = StreamWriter(
-                    self._log, lease, 0, clock=self._clock, patience_ns=self._patience_ns
+                    self._log, lease, 0, clock=self._clock, patience_ns=self._terms.patience_ns
                 )
-                self.opened.set_result(self.stream_id)
+                self.opened.set_result(None)
+
+    async def renew(self) -> None:
+        """Keep the stream from being taken for an orphan's. Raises StreamLogUnavailable."""
+        if self._writer is not None and not self._is_over:
+            with suppress(LeaseLost):  # the next append says so
+                await self._writer.renew()
 
     def cancel(self, error: HeadwayError | None = None) -> None:
         """End the generation within a step; `error`: what the stream then ends with."""
@@ -121,10 +156,15 @@ class StreamRun:
         if self._writer is None:
             self.cancel(StreamUnread("The client left before the stream had a name."))
         else:
-            self._grace = asyncio.get_running_loop().call_later(self._grace_s, self._abandon)
+            self._start_grace()
+
+    def _start_grace(self) -> None:
+        self._grace = asyncio.get_running_loop().call_later(self._terms.grace_s, self._abandon)
 
     def _abandon(self) -> None:
-        self.cancel(StreamUnread(f"Nobody read the stream for {self._grace_s:g} s; send the request again."))
+        emit(self._tell, StreamAbandoned())
+        waited = f"{self._terms.grace_s:g} s"
+        self.cancel(StreamUnread(f"Nobody read the stream for {waited}; send the request again."))
 
     def _stop_grace(self) -> None:
         if self._grace is not None:
@@ -135,7 +175,8 @@ class StreamRun:
         await self.open()
         if entries:
             assert self._writer is not None
-            await self._writer.write(entries)
+            steps, self._steps = self._steps, b""
+            await self._writer.write(entries, steps)
 
     async def _finish(self) -> None:
         usage = self._generation.usage
@@ -164,3 +205,8 @@ class StreamRun:
             return
         except HeadwayError:
             self.broken.set_result(error)
+
+
+def _look_at(opened: "asyncio.Future[None]") -> None:
+    if not opened.cancelled():
+        opened.exception()

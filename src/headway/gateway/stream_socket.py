@@ -13,11 +13,13 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
 from headway.core.clock import NS_PER_S
-from headway.core.errors import HeadwayError, InvalidRequest
+from headway.core.errors import HeadwayError, InvalidRequest, ResyncRequired
+from headway.core.events import StreamEventKind, StreamResent, StreamResumed
 from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
 from headway.gateway.stream_answer import STREAM_HEADER
 from headway.gateway.stream_routes import cursor_of
+from headway.gateway.stream_run import StreamRun
 from headway.gateway.streams import Streams
 from headway.streams.delivery import Action, Delivery, Resend
 from headway.streams.delivery import Send as SendEvent
@@ -62,8 +64,11 @@ class StreamSocket:
             owner = request_info(scope).owner
             record, after = await self._streams.find(stream_id, owner, cursor)
         except HeadwayError as error:
+            if isinstance(error, ResyncRequired):
+                self._gateway.tell(StreamResumed(resync=True))
             await deny(send, error)
             return
+        self._gateway.tell(StreamResumed(replayed=max(0, record.last_seq - after)))
         headers = [(STREAM_HEADER.encode(), stream_id.encode())]
         await send({"type": "websocket.accept", "headers": headers})
         unsent: Callable[[], int] = scope["extensions"].get("headway.unsent_bytes", lambda: 0)
@@ -94,6 +99,7 @@ class _Conversation:
         send: Send,
     ) -> None:
         self._clock = gateway.clock
+        self._tell = gateway.tell
         self._send_timeout_s = gateway.config.slow_reader_timeout_s
         self._streams = streams
         self._stream_id = stream_id
@@ -111,9 +117,11 @@ class _Conversation:
         """Talk until the client leaves, has everything, or takes nothing."""
         incoming = asyncio.ensure_future(receive())
         page: asyncio.Future[Page] | None = None
-        with self._streams.reading(self._stream_id) as run:
+        run: StreamRun | None = None
+        with self._streams.reading(self._stream_id):
             try:
                 while not self._is_over():
+                    run = self._streams.run_of(self._stream_id) or run
                     if page is None and self._last_seq is None and self._delivery.num_free > 0:
                         limit = min(PAGE_EVENTS, self._delivery.num_free)
                         page = asyncio.ensure_future(self._follower.next_page(limit))
@@ -176,13 +184,14 @@ class _Conversation:
             raise InvalidRequest("The acknowledgement is of another epoch.", param="epoch")
         await self._streams.log.ack(self._stream_id, position.epoch, position.seq)
         self._delivery.acknowledged(position.seq, self._clock.now_ns())
+        self._follower.skip_to(self._delivery.sent)  # it may be ahead: an older connection delivered more
 
     async def _publish(self, page: Page) -> None:
         if page.complete:
             self._last_seq = page.events[-1].seq if page.events else self._follower.after
             self._close_ns = self._clock.now_ns() + int(LAST_ACK_S * NS_PER_S)
-        by_seq = {event.seq: event for event in page.events}
-        for event in page.events:
+        by_seq = {event.seq: event for event in page.events if event.seq > self._delivery.sent}
+        for event in by_seq.values():
             await self._act(
                 self._delivery.numbered(event.seq, event.entry.kind, self._clock.now_ns()), by_seq
             )
@@ -202,6 +211,9 @@ class _Conversation:
                 continue
             event = at_hand.get(action.seq) or await self._again(action.seq)
             if event is not None:
+                if isinstance(action, Resend):
+                    kind: StreamEventKind = "content" if event.entry.kind == "content" else "control"
+                    self._tell(StreamResent(kind=kind))
                 await self._say(
                     StreamEvent(
                         epoch=self._epoch,

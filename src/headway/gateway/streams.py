@@ -6,76 +6,101 @@ Owner of a stream is the public id of the token that started it; nobody else fin
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import msgspec
 
 from headway.core.clock import Clock
-from headway.core.errors import HeadwayError
+from headway.core.errors import HeadwayError, ResyncRequired
+from headway.core.events import Hook
 from headway.gateway.answer import Answer
 from headway.gateway.door import Call
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import RequestRecord
-from headway.gateway.stream_run import StreamRun
-from headway.streams.ids import Cursor, check_stream_id, stream_not_found
-from headway.streams.log import StreamLog
-from headway.streams.pressure import PATIENCE_NS
-from headway.streams.record import StreamRecord, attach
+from headway.gateway.stream_run import StreamRun, StreamTerms
+from headway.streams.ids import Cursor, check_stream_id, new_stream_id, stream_not_found
+from headway.streams.log import LeaseLost, StreamLog
+from headway.streams.record import Entry, Recovery, StreamRecord, attach
+from headway.streams.writer import StreamOver, StreamWriter
+from headway.wire.errors import error_body
 
 logger = logging.getLogger("headway.gateway")
 
-EXPIRE_EVERY_S = 5.0
+HOUSEKEEPING_S = 5.0
+"""A third of a lease."""
+DEFAULT_TERMS = StreamTerms()
+
+
+class Begun(NamedTuple):
+    """A stream that was begun elsewhere, with what is left to do."""
+
+    generation: Generation
+    answer: Answer
+    record: RequestRecord
+
+
+GoOn = Callable[[Recovery], Awaitable[Begun]]
+"""Makes what is left of a stream; raises HeadwayError where nothing but a splice could follow."""
 
 
 class Streams:
     """All resumable streams of a gateway.
 
-    grace_s   how long a generation goes on while nobody reads it
-    patience_ns  how long a generation waits for its reader to acknowledge something when the log is full
     ping_s    after how long without an event a comment keeps a connection from being closed as idle
+    tell      hears of streams that were abandoned
     """
 
     def __init__(
         self,
         log: StreamLog,
         clock: Clock,
+        terms: StreamTerms = DEFAULT_TERMS,
         *,
-        grace_s: float = 30.0,
-        patience_ns: int = PATIENCE_NS,
         ping_s: float = 10.0,
+        tell: Hook | None = None,
     ) -> None:
         self.log = log
+        self.terms = terms
         self.ping_s = ping_s
         self._clock = clock
-        self._grace_s = grace_s
-        self._patience_ns = patience_ns
+        self._tell = tell
         self._runs: dict[str, StreamRun] = {}
+        self._num_readers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._housekeeping: asyncio.Task[None] | None = None
 
+    def begin(self, go_on: GoOn) -> None:
+        """Keep house from now on: keep leases, let streams expire, and go on with those whose gateway is gone."""
+        self._housekeeping = asyncio.create_task(self._keep_house(go_on))
+
     def start(
-        self, owner: str, generation: Generation, answer: Answer, record: RequestRecord, limited: Call
+        self,
+        owner: str,
+        generation: Generation,
+        answer: Answer,
+        record: RequestRecord,
+        limited: Call,
+        meta: bytes,
     ) -> tuple[StreamRun, "asyncio.Task[None]"]:
         """Begin an answer that outlives its connection; return it, and the task that carries it out."""
         run = StreamRun(
+            new_stream_id(secrets.token_bytes),
             log=self.log,
             clock=self._clock,
-            random_bytes=secrets.token_bytes,
+            terms=self.terms,
             owner=owner,
             generation=generation,
             answer=answer,
             record=record,
             limited=limited,
-            grace_s=self._grace_s,
-            patience_ns=self._patience_ns,
+            tell=self._tell,
+            meta=meta,
         )
         limited.is_kept = True
-        self._runs[run.stream_id] = run
-        task = asyncio.create_task(self._carry_out(run))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        if self._housekeeping is None:
-            self._housekeeping = asyncio.create_task(self._keep_house())
-        return run, task
+        return run, self._carry_out(run)
 
     async def find(self, stream_id: str, owner: str, cursor: Cursor) -> tuple[StreamRecord, int]:
         """Return a stream and the number to go on after. Raises StreamNotFound, ResyncRequired, StreamLogUnavailable."""
@@ -94,15 +119,18 @@ class Streams:
         return self._runs.get(stream_id)
 
     @contextmanager
-    def reading(self, stream_id: str) -> Iterator[StreamRun | None]:
+    def reading(self, stream_id: str) -> Iterator[None]:
         """Count as a reader of a stream."""
-        run = self._runs.get(stream_id)
-        if run is not None:
+        self._num_readers[stream_id] += 1
+        if (run := self._runs.get(stream_id)) is not None:
             run.attach()
         try:
-            yield run
+            yield
         finally:
-            if run is not None:
+            self._num_readers[stream_id] -= 1
+            if not self._num_readers[stream_id]:
+                del self._num_readers[stream_id]
+            if (run := self._runs.get(stream_id)) is not None:
                 run.detach()
 
     async def remove(self, stream_id: str) -> None:
@@ -123,16 +151,66 @@ class Streams:
             await asyncio.wait(tuple(self._tasks))
         await self.log.close()
 
-    async def _carry_out(self, run: StreamRun) -> None:
-        try:
-            await run.run()
-        finally:
+    def _carry_out(self, run: StreamRun) -> "asyncio.Task[None]":
+        self._runs[run.stream_id] = run
+        task = asyncio.create_task(run.run())
+        self._tasks.add(task)
+
+        def over(task: "asyncio.Task[None]") -> None:
+            self._tasks.discard(task)
             del self._runs[run.stream_id]
 
-    async def _keep_house(self) -> None:
+        task.add_done_callback(over)
+        return task
+
+    async def _keep_house(self, go_on: GoOn) -> None:
         while True:
-            await asyncio.sleep(EXPIRE_EVERY_S)
             try:
+                for run in list(self._runs.values()):
+                    await run.renew()
                 await self.log.expire()
+                for stream_id in await self.log.orphans():
+                    await self._adopt(stream_id, go_on)
             except HeadwayError as error:
-                logger.warning("streams could not be expired: %s", error.message)
+                logger.warning("streams could not be kept in order: %s", error.message)
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def _adopt(self, stream_id: str, go_on: GoOn) -> None:
+        """Go on with a stream whose gateway is gone, or end it with an error: never a splice."""
+        recovery = await self.log.take_over(stream_id)
+        if recovery is None:
+            return
+        record = recovery.record
+        writer = StreamWriter(
+            self.log,
+            recovery.lease,
+            record.last_seq,
+            clock=self._clock,
+            patience_ns=self.terms.patience_ns,
+        )
+        try:
+            generation, answer, request = await go_on(recovery)
+        except Exception as error:
+            if not isinstance(error, HeadwayError):
+                logger.exception("a stream of another process could not be read")
+            told = ResyncRequired("The answer cannot go on where it was; send the request again.")
+            with suppress(LeaseLost, StreamOver):
+                await writer.fail(Entry("error", msgspec.json.encode(error_body(told))))
+            return
+        logger.info("going on with a stream of another process", extra={"request_id": request.request_id})
+        run = StreamRun(
+            stream_id,
+            log=self.log,
+            clock=self._clock,
+            terms=self.terms,
+            owner=record.owner,
+            generation=generation,
+            answer=answer,
+            record=request,
+            limited=Call(),
+            tell=self._tell,
+            writer=writer,
+        )
+        for _ in range(self._num_readers[stream_id]):
+            run.attach()
+        self._carry_out(run)

@@ -7,14 +7,16 @@
 out. Blocks of other identities are never read; they count against the budget and go first. A file is written beside its
 name and renamed; nothing is synced, since a torn file fails its checksum, which costs a miss.
 
-No method raises for what the file system does: the first failure is logged, and a block that cannot be read or written
-is a miss. Nothing but files of these names is ever removed. It belongs to one thread, except `in`, which any may ask.
+No method raises for what the file system does: the first failure of a kind is logged, and a block that cannot be read
+or written is a miss. Nothing but files of these names is ever removed. It belongs to one thread, except `in`, which any
+may ask.
 """
 
 import fcntl
 import logging
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
@@ -28,6 +30,9 @@ _FOLDER_NAME = re.compile(r"kv-[0-9a-f]{32}")
 _FILE_NAME = re.compile(r"[0-9a-f]{8,128}")
 _UNFINISHED = ".tmp"
 
+_NOTHING_ELSE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Neither a link to what is not ours, such as a device without an end, nor a pipe whose other end nobody opens."""
+
 WriteFile = Callable[[Path, bytes], None]
 """Creates or replaces a file; raises OSError."""
 
@@ -38,11 +43,19 @@ class FolderInUse(Exception):
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file that only its owner may read: tokens are what people said. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NOTHING_ELSE, 0o600)
     with open(descriptor, "wb", buffering=0) as file:
         left = memoryview(content)
         while left:
             left = left[file.write(left) :]
+
+
+def _read_file(path: Path, num_bytes: int) -> bytes:
+    """Read a file that should have `num_bytes`, and hardly more if it has; raises OSError, or BadBlock for what is none."""
+    with open(os.open(path, os.O_RDONLY | _NOTHING_ELSE), "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise BadBlock("it is no file")
+        return file.read(num_bytes + 1)
 
 
 class BlockFiles:
@@ -54,13 +67,17 @@ class BlockFiles:
         self._identity = identity.encode()
         self._max_bytes = max_bytes
         self._write_file = write_file
-        self._has_complained = False
+        self._complaints: set[str] = set()
         name = f"kv-{blake2b(self._identity, digest_size=16).hexdigest()}"
         self._folder = folder / name
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _lock(folder / "lock")
-        self._foreign = _blocks_by_age(path for path in _folders(folder) if path.name != name)
-        own = _blocks_by_age([self._folder])
+        try:
+            self._foreign = _blocks_by_age(path for path in _folders(folder) if path.name != name)
+            own = _blocks_by_age([self._folder])
+        except OSError:
+            self.close()  # who goes without it keeps it from nobody
+            raise
         self._sizes = {bytes.fromhex(path.name): size for path, size in own}  # least recently used first
         self.num_bytes = sum(self._sizes.values()) + sum(size for _, size in self._foreign)
         self._make_room(0)
@@ -99,11 +116,12 @@ class BlockFiles:
 
     def read(self, wanted: Wanted) -> StoredBlock | None:
         """Return a block whose checksum is right, or None; one that cannot be used is dropped."""
-        if wanted.digest not in self._sizes:
+        size = self._sizes.get(wanted.digest)
+        if size is None:
             return None
         path = self._path(wanted.digest)
         try:
-            block = decode(path.read_bytes(), wanted.digest, self._identity)
+            block = decode(_read_file(path, size), wanted.digest, self._identity)
         except (OSError, BadBlock) as error:
             self._complain("read", error)
             self.drop(wanted.digest)
@@ -145,9 +163,9 @@ class BlockFiles:
             self._complain("removed", error)
 
     def _complain(self, what: str, error: Exception) -> None:
-        if not self._has_complained:
-            logger.warning("a KV block could not be %s: %s; further failures are not logged", what, error)
-            self._has_complained = True
+        if what not in self._complaints:
+            logger.warning("a KV block could not be %s: %s; more of these are not logged", what, error)
+            self._complaints.add(what)
 
 
 def _lock(path: Path) -> int:
@@ -166,7 +184,11 @@ def _lock(path: Path) -> int:
 def _folders(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if _FOLDER_NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+            if (
+                _FOLDER_NAME.fullmatch(entry.name)
+                and entry.is_dir(follow_symlinks=False)
+                and os.access(entry.path, os.R_OK | os.W_OK | os.X_OK)  # another user's is not ours to clear
+            ):
                 yield Path(entry.path)
 
 

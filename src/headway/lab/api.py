@@ -19,7 +19,7 @@ from headway.core.errors import ConfigError
 from headway.lab.comparison import LEAST_ROUNDS
 from headway.lab.endpoint import Endpoint, parse_endpoint
 from headway.lab.measurement import RunResult, measure
-from headway.lab.request_headers import checked_header, joined
+from headway.lab.request_headers import check_session, checked_header, joined
 from headway.lab.rounds import Plan, Round, Rounds, take_turns
 from headway.lab.run_options import RunOptions
 from headway.lab.side import Side, parse_side
@@ -81,6 +81,7 @@ def named_run(
 ) -> RunOptions:
     """Return options whose conversations name themselves, and that offer `streams` instead of one load, where asked for."""
     options = replace(options, session=f"lab-{options.seed}" if sessions else None)
+    check_session(options.endpoint.headers, options.session)
     return options if streams is None else with_streams(options, streams)
 
 

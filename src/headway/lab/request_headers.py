@@ -42,6 +42,12 @@ def checked_header(name: str, value: str) -> tuple[str, str]:
     return lower, value
 
 
+def check_session(headers: Headers, session: str | None) -> None:
+    """Raise ConfigError where conversations name themselves and a header would name them, too."""
+    if session is not None and SESSION in dict(headers):
+        raise ConfigError(f"Conversations are named by --sessions or by the header {SESSION}, not by both.")
+
+
 def joined(*parts: Iterable[tuple[str, str]]) -> Headers:
     """Return all headers; a later one replaces an earlier one of its name."""
     return tuple({name: value for part in parts for name, value in part}.items())

@@ -24,13 +24,13 @@ from headway.core.request import ServiceClass
 from headway.lab.arrival_grammar import parse_arrival
 from headway.lab.arrivals import ClosedSteps
 from headway.lab.ladder_rules import LadderRules
-from headway.lab.request_headers import checked_header, joined
+from headway.lab.request_headers import check_session, checked_header, joined
 from headway.lab.run_options import RunOptions, Stream
 
 SEEDS_PER_RUN = 1_000
 """A stream's seed is the run's times so many, plus its place: two streams, or two runs, send nothing alike by accident."""
 
-_Number = Annotated[float, msgspec.Meta(gt=0)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=10**9)]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
 
@@ -40,7 +40,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     workload: str | None = None
     arrival: str | None = None
     requests: _Count | None = None
-    duration_s: _Number | None = None
+    duration_s: _Seconds | None = None
     output_tokens: _Count | None = None
     lines: _Count | None = None
     seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -113,6 +113,7 @@ def _stream(base: RunOptions, index: int, table: Mapping[str, object]) -> Stream
         num_skipped=asked.skip,
         session=f"lab-{asked.name}-{seed}" if sessions else None,
     )
+    check_session(options.endpoint.headers, options.session)
     return Stream(name=asked.name, options=options)
 
 

@@ -37,6 +37,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "/v1/chat/completions": "chat",
     "/v1/responses": "chat",
     "/v1/messages": "chat",
+    "/v1/summary": "chat",
     "/v1/completions": "text_completion",
     "/v1/embeddings": "embeddings",
 }

@@ -20,9 +20,9 @@ _NAME: Final = re.compile(r"[!-^`-~][!-~]{0,127}")
 _COUNTERS_PER_NAME: Final = 8
 """With 8 counters for each of 32 names, tokens that make 1 call of 256 are found whatever the others do."""
 _HALF_LIFE: Final = 16_384
-"""Calls after which half of all counts is forgotten: at 100/s under three minutes, at 1/s half a working day."""
+"""Countings after which half of all counts is forgotten: at 100/s under three minutes, at 1/s half a working day."""
 _LEAST: Final = 8
-"""Calls that make a token worth a name once there are more tokens than counters."""
+"""Countings that make a token worth a name once there are more tokens than counters."""
 
 
 def is_name(token_id: str) -> bool:
@@ -44,7 +44,10 @@ class TokenNames:
         self._num_left = _HALF_LIFE
 
     def name(self, token_id: str | None) -> str:
-        """Count a call of `token_id`; return its label. "" = nobody was asked for a token, None = it is none of ours."""
+        """Count `token_id` once, at a call's first token and at its end; return its label.
+
+        "" = nobody was asked for a token, None = what was shown is none of ours.
+        """
         if token_id is None:
             return INVALID
         if not token_id:

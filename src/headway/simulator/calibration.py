@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -32,6 +33,12 @@ TERMS = (
 )
 FORMAT = "headway-calibration-1"
 
+_Count = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
+"""As many blocks are simulated one by one: a terabyte of them for a small model."""
+_Ns = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+"""Nothing that is measured takes a quarter of an hour, nor less than no time."""
+_Error = Annotated[float, msgspec.Meta(ge=0)]
+
 
 def terms(load: StepLoad) -> tuple[float, ...]:
     """Return the numbers that `Calibration.coefficients` weigh, in the order of `TERMS`."""
@@ -52,19 +59,19 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """How well the coefficients predict steps: relative errors of those fitted, and of those kept from the fit."""
 
     num_fitted: int
-    fitted_median: float
+    fitted_median: _Error
     num_held_out: int
-    held_out_median: float
-    held_out_p90: float
+    held_out_median: _Error
+    held_out_p90: _Error
 
 
 class MachineRunner(msgspec.Struct, frozen=True, kw_only=True):
     """What the measured runner was."""
 
-    vocab_size: int
-    max_context: int
-    num_blocks: int
-    block_size: int
+    vocab_size: _Count
+    max_context: _Count
+    num_blocks: _Count
+    block_size: _Count
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,12 +89,12 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     settings: dict[str, str | int | None]
     runner: MachineRunner
-    coefficients: dict[str, float]
+    coefficients: dict[str, _Ns]
     fit: Fit
-    engine_ns: tuple[float, float] = (0.0, 0.0)
-    serving_step_ns: tuple[float, float] = (0.0, 0.0)
-    request_ns: float = 0.0
-    prompt_token_ns: float = 0.0
+    engine_ns: tuple[_Ns, _Ns] = (0.0, 0.0)
+    serving_step_ns: tuple[_Ns, _Ns] = (0.0, 0.0)
+    request_ns: _Ns = 0.0
+    prompt_token_ns: _Ns = 0.0
     served: bool = False
 
     def runner_ns(self, load: StepLoad) -> float:

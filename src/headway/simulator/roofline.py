@@ -20,6 +20,8 @@ COMPUTE_EFFICIENCY = 0.6
 tokens/s of a model of 1.4 B (docs/performance.md) are 500 of the about 800 int8 GOPS of that machine."""
 READ_EFFICIENCY = 0.8
 """Of the published bandwidth. An assumption: plain reading seldom gets beyond 0.9 of it, and attention reads in pieces."""
+MIN_EFFICIENCY = 0.001
+"""Nothing that anyone would simulate is worse; and times have to fit 63 bits of nanoseconds."""
 MEMORY_SHARE = 0.9
 """Of the memory for weights and KV cache; the rest is for activations and the runtime (vLLM's default as well)."""
 
@@ -45,8 +47,8 @@ class RooflineCost:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for factors that are none, and formats without a size."""
-        if not (0 < self.compute_efficiency <= 1 and 0 < self.read_efficiency <= 1):
-            raise ConfigError("An efficiency lies above 0 and is at most 1.")
+        if not all(MIN_EFFICIENCY <= share <= 1 for share in (self.compute_efficiency, self.read_efficiency)):
+            raise ConfigError(f"An efficiency is at least {MIN_EFFICIENCY} and at most 1.")
         if self.weights not in _WEIGHT_BYTES:
             raise ConfigError(f"Weights on a device are {', '.join(_WEIGHT_BYTES)}, not {self.weights}.")
 

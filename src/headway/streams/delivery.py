@@ -1,4 +1,4 @@
-"""The sender's half of a stream on a WebSocket: what to send, what to send again, when to leave it. No I/O, no clock, no data.
+"""The sender's half of a stream on a WebSocket: what to send, what to send again, when to leave it. No I/O, clock or data.
 
 TCP delivers in order as long as the connection lives, so a resend helps only where something between the two ends took a
 message and lost it, a proxy for one; it must never add load to a path that is merely slow. Hence the rules (issue 7):
@@ -29,8 +29,8 @@ TRANSITIONS: Final[dict[DeliveryState, dict[Input, DeliveryState]]] = {
     },
     "left": {"attach": "flowing", "progress": "flowing", "detach": "detached"},
 }  # fmt: skip
-"""`flowing`: events go out, acknowledgements come; `stalled`: the oldest event was not acknowledged in time; `left`: nothing is
-sent again until an acknowledgement, or the next connection. New events are sent in all three. `losses`: one loss too many."""
+"""`flowing`: events go out, acknowledgements come; `stalled`: the oldest event was not acknowledged in time; `left`: nothing
+is sent again until an acknowledgement, or the next connection. New events are sent in all three. `losses`: one too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Delivery:
         """The client has everything up to `seq`, an event of the log; an older acknowledgement changes nothing.
 
         `seq` may be ahead of `sent`: what an earlier connection had brought reached the client after he attached. Events up
-        to it need not be sent any more.
+        to it need not be sent any more: let the follower `skip_to` it, and do not number those that were read already.
         """
         if self.state == "detached" or seq <= self.acked:
             return []
@@ -202,7 +202,9 @@ class Delivery:
         """Return when `tick` has something to do if nothing happens before; None = never."""
         if not self._may_resend():
             return None
-        return min([self._loss_due_ns(), *(self._due_ns(event) for event in self._out if _may_be_resent(event))])
+        return min(
+            [self._loss_due_ns(), *(self._due_ns(event) for event in self._out if _may_be_resent(event))]
+        )
 
     def _may_resend(self) -> bool:
         return bool(self._out) and self._buffer_is_empty and self.state in ("flowing", "stalled")

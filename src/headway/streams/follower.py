@@ -3,6 +3,7 @@
 from types import TracebackType
 from typing import Self
 
+from headway.core.errors import ResyncRequired
 from headway.streams.log import StreamLog
 from headway.streams.record import Page
 
@@ -11,7 +12,7 @@ PAGE_EVENTS = 64
 
 
 class Follower:
-    """One reader. `after`: the last number it has read. Leaving it as a context ends the subscription."""
+    """One reader. `after`: the last number it has read, or need not read. Leaving it as a context ends the subscription."""
 
     __slots__ = ("_epoch", "_log", "_news", "_stream_id", "after")
 
@@ -28,12 +29,26 @@ class Follower:
         Raises StreamNotFound or ResyncRequired when the stream went away or its numbering changed meanwhile.
         """
         while True:
-            page = await self._log.read(self._stream_id, self._epoch, self.after, limit)
+            after = self.after
+            try:
+                page = await self._log.read(self._stream_id, self._epoch, after, limit)
+            except ResyncRequired:
+                if self.after == after:
+                    raise
+                continue
+            if self.after != after:
+                continue
             if page.events:
                 self.after = page.events[-1].seq
             if page.events or page.complete:
                 return page
             await self._news.wait()
+
+    def skip_to(self, seq: int) -> None:
+        """Go on after `seq`, if that is ahead: the client has it, and may have acknowledged it before it was read here."""
+        if seq > self.after:
+            self.after = seq
+            self._news.notify()
 
     def __enter__(self) -> Self:
         return self

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 
 from headway.streams.record import Entry
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,14 +23,14 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lease_ms                           until others may take over a stream whose gateway says nothing
     """
 
-    max_events: int = 8192
-    max_bytes: int = 4 << 20
-    max_total_events: int = 1 << 20
-    max_total_bytes: int = 256 << 20
-    max_streams: int = 16384
-    ttl_ms: int = 300_000
-    remembered_ms: int = 3_600_000
-    lease_ms: int = 15_000
+    max_events: Positive = 8192
+    max_bytes: Positive = 4 << 20
+    max_total_events: Positive = 1 << 20
+    max_total_bytes: Positive = 256 << 20
+    max_streams: Positive = 16384
+    ttl_ms: Positive = 300_000
+    remembered_ms: Positive = 3_600_000
+    lease_ms: Positive = 15_000
 
 
 @dataclass(slots=True)

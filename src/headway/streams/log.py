@@ -21,6 +21,10 @@ class LeaseLost(Exception):
     """Somebody else has the stream now, or it is over, or gone: its holder must stop."""
 
 
+class StreamExists(RuntimeError):
+    """A bug: an id came twice. A source of randomness that repeats itself must not give one client another's stream."""
+
+
 class StreamLog(Protocol):
     """Keeps streams. `news`: events or an end came; `room`: acknowledged events made room."""
 
@@ -28,7 +32,7 @@ class StreamLog(Protocol):
     room: Feed
 
     async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
-        """Begin an open stream. Raises StreamLogFull."""
+        """Begin an open stream. Raises StreamLogFull; StreamExists for an id that is known, even of one that is gone."""
         ...
 
     async def append(
@@ -66,7 +70,7 @@ class StreamLog(Protocol):
         ...
 
     async def orphans(self) -> list[str]:
-        """Return open streams whose lease ran out, oldest first."""
+        """Return open streams whose lease ran out, first ones first; of many perhaps not all at once."""
         ...
 
     async def take_over(self, stream_id: str) -> Recovery | None:

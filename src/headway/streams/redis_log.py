@@ -1,6 +1,6 @@
 """A log in Redis, for several gateways: any of them reads a stream, one at a time appends, and another takes it over.
 
-Each call is one script (`stream_log.lua`). The lease's fence is checked inside it, so that of two gateways that both
+Each call is one script (`redis_script`). The lease's fence is checked inside it, so that of two gateways that both
 believe to hold a stream only the later one appends; clocks of gateways that differ cost time, not events. News of other
 gateways come over one channel; when its connection was lost everybody looks for himself. Needs the extra `gateway`.
 
@@ -11,23 +11,21 @@ follows, and a stream that is taken over from another server process than it was
 import asyncio
 import itertools
 import logging
-import secrets
 import struct
-from collections.abc import Awaitable, Callable, Sequence
-from importlib.resources import files
-from typing import Any, Final, Self, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self, cast
 
 import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError
 
-from headway.core.errors import ConfigError, StreamLogFull, StreamLogUnavailable
+from headway.core.errors import ConfigError, StreamLogFull
 from headway.streams.feed import Feed
 from headway.streams.ids import stream_not_found
 from headway.streams.limits import StreamLimits, num_bytes_of
-from headway.streams.log import LeaseLost
+from headway.streams.log import LeaseLost, StreamExists
 from headway.streams.record import (
     EndState,
     Entry,
@@ -40,17 +38,11 @@ from headway.streams.record import (
     check_position,
     stale_epoch,
 )
+from headway.streams.redis_script import CHANNEL, StreamScript
 from headway.streams.table import never_was
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-PREFIX: Final = "headway:{streams}:"
-"""One hash tag keeps all keys on one node of a cluster (Redis cluster specification, "Hash tags")."""
-_OPEN, _OVER, _GONE, _TOTAL = PREFIX + "open", PREFIX + "over", PREFIX + "gone", PREFIX + "total"
-_CHANNEL: Final = PREFIX + "news"
-_MAX_CONNECTIONS: Final = 64
 _RECONNECT_S: Final = 0.5
 _EXPIRED_AT_ONCE: Final = 500
 _SIZE: Final = struct.Struct(">I")
@@ -67,19 +59,12 @@ class RedisLog:
         self._limits = limits
         self._now_ms = now_ms
         # Its commands have no types. Retries are ours: an append that was answered too late must not happen twice.
-        self._client: Any = Redis.from_url(
-            url,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            max_connections=_MAX_CONNECTIONS,
-            retry=Retry(NoBackoff(), 0),
+        client: Any = Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
         )
+        self._script = StreamScript(client)
         self._listener: Any = Redis.from_url(url, socket_timeout=None, socket_connect_timeout=timeout_s)
-        self._has_complained = False
-        self._name = secrets.token_hex(8)
         self._nonces = itertools.count()
-        self._script = files("headway.streams").joinpath("stream_log.lua").read_bytes()
-        self._script_sha = ""
         self._listening: asyncio.Task[None] | None = None
 
     @classmethod
@@ -92,7 +77,7 @@ class RedisLog:
         except ValueError as error:
             raise ConfigError(f"Streams cannot be kept in Redis: {error}") from None
         try:
-            await log._load_script()
+            await log._script.load()
             ready = asyncio.Event()
             log._listening = asyncio.ensure_future(log._listen(ready))
             await ready.wait()
@@ -104,9 +89,11 @@ class RedisLog:
     async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
         """Begin a stream."""
         limits = self._limits
-        answer = await self._call(
+        answer = await self._script.call(
             "create", stream_id, owner, self._now_ms(), meta, self._lease_end(), limits.max_streams, limits.max_total_bytes
         )  # fmt: skip
+        if answer[0] == b"exists":
+            raise StreamExists(stream_id)
         if answer[0] == b"full":
             raise StreamLogFull("Too many resumable streams are kept; retry later, or without resuming.")
         return Lease(stream_id, 1)
@@ -123,14 +110,12 @@ class RedisLog:
         limits = self._limits
         due_ms = self._lease_end() if end is None else self._now_ms() + limits.ttl_ms
         arguments = (
-            lease.fence, f"{self._name}.{next(self._nonces)}", after, due_ms, end or "", progress, num_bytes_of(entries),
+            lease.fence, f"{self._script.name}.{next(self._nonces)}", after, due_ms, end or "", progress,
+            num_bytes_of(entries),
             limits.max_events, limits.max_bytes, limits.max_total_events, limits.max_total_bytes,
             *(_SIZE.pack(entry.num_bytes) + _encode(entry) for entry in entries),
         )  # fmt: skip
-        try:
-            answer = await self._call("append", lease.stream_id, *arguments)
-        except StreamLogUnavailable:
-            answer = await self._call("append", lease.stream_id, *arguments)
+        answer = await self._script.call("append", lease.stream_id, *arguments)
         if answer[0] == b"full":
             return None
         _check_held(answer, lease)
@@ -141,22 +126,24 @@ class RedisLog:
 
     async def find(self, stream_id: str) -> StreamRecord | None:
         """Ask what is known of a stream."""
-        return _record(stream_id, await self._call("find", stream_id))
+        return _record(stream_id, await self._script.call("find", stream_id))
 
     async def read(self, stream_id: str, epoch: int, after: int, limit: int) -> Page:
         """Ask for events."""
-        (found_epoch, state, acked, last), events = await self._call("read", stream_id, after, limit)
+        (found_epoch, state, acked, last), events = await self._script.call("read", stream_id, after, limit)
         if state is None:
             raise stream_not_found()
         if state == b"gone" or int(found_epoch) != epoch:
             raise stale_epoch()
         check_position(int(acked), int(last), after)
+        if len(events) < min(limit, int(last) - after):  # evicted by a server that was short of memory
+            raise stale_epoch()
         page = tuple(Event(seq, _decode(event[_SIZE.size :])) for seq, event in enumerate(events, after + 1))
         return Page(page, state != b"open" and after + len(page) == int(last))
 
     async def ack(self, stream_id: str, epoch: int, seq: int) -> None:
         """Drop events."""
-        answer = (await self._call("ack", stream_id, epoch, seq))[0]
+        answer = (await self._script.call("ack", stream_id, epoch, seq))[0]
         if answer == b"unknown":
             raise stream_not_found()
         if answer == b"stale":
@@ -167,16 +154,15 @@ class RedisLog:
 
     async def renew(self, lease: Lease) -> None:
         """Prolong a lease."""
-        _check_held(await self._call("renew", lease.stream_id, lease.fence, self._lease_end()), lease)
+        _check_held(await self._script.call("renew", lease.stream_id, lease.fence, self._lease_end()), lease)
 
     async def orphans(self) -> list[str]:
         """Return open streams whose gateways say nothing any more."""
-        due = await self._ask(lambda: self._client.zrangebyscore(_OPEN, "-inf", self._now_ms()))
-        return [stream_id.decode() for stream_id in due]
+        return await self._script.due("open", self._now_ms())
 
     async def take_over(self, stream_id: str) -> Recovery | None:
         """Hold an orphan."""
-        answer = await self._call("take_over", stream_id, self._now_ms(), self._lease_end())
+        answer = await self._script.call("take_over", stream_id, self._now_ms(), self._lease_end())
         if answer[0] == b"held":
             return None
         _, fence, found, progress = answer
@@ -186,34 +172,26 @@ class RedisLog:
 
     async def new_epoch(self, lease: Lease) -> int:
         """Begin anew."""
-        answer = await self._call("new_epoch", lease.stream_id, lease.fence)
+        answer = await self._script.call("new_epoch", lease.stream_id, lease.fence)
         _check_held(answer, lease)
         self._notify(lease.stream_id)
         return int(answer[1])
 
     async def remove(self, stream_id: str) -> None:
         """Let a stream be gone."""
-        await self._call("remove", stream_id, self._now_ms() + self._limits.remembered_ms, "")
+        await self._script.call("remove", stream_id, self._now_ms() + self._limits.remembered_ms, "")
         self._notify(stream_id)
 
     async def expire(self) -> int:
         """Let old streams be gone, forget older ones; several gateways may do so at once."""
         now_ms = self._now_ms()
         num_removed = 0
-        over = await self._ask(lambda: self._client.zrangebyscore(_OVER, "-inf", now_ms, 0, _EXPIRED_AT_ONCE))
-        for stream_id in over:
-            answer = await self._call(
-                "remove", stream_id.decode(), now_ms + self._limits.remembered_ms, now_ms
-            )
+        for stream_id in await self._script.due("over", now_ms):
+            answer = await self._script.call("remove", stream_id, now_ms + self._limits.remembered_ms, now_ms)
             num_removed += answer[0] == b"ok"
-            self._notify(stream_id.decode())
-        gone = await self._ask(lambda: self._client.zrangebyscore(_GONE, "-inf", now_ms, 0, _EXPIRED_AT_ONCE))
-        num_gone = await self._ask(lambda: self._client.zcard(_GONE))
-        num_too_many = min(num_gone - self._limits.max_streams, _EXPIRED_AT_ONCE)
-        if num_too_many > len(gone):
-            gone = await self._ask(lambda: self._client.zrange(_GONE, 0, num_too_many - 1))
-        for stream_id in gone:
-            await self._call("forget", stream_id.decode())
+            self._notify(stream_id)
+        for stream_id in await self._script.due("gone", now_ms, keep=self._limits.max_streams):
+            await self._script.call("forget", stream_id)
         return num_removed
 
     async def close(self) -> None:
@@ -221,7 +199,7 @@ class RedisLog:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})
-        await self._client.aclose()
+        await self._script.close()
         await self._listener.aclose()
 
     def _lease_end(self) -> int:
@@ -231,41 +209,12 @@ class RedisLog:
         self.news.notify(stream_id)
         self.room.notify(stream_id)
 
-    async def _call(self, function: str, stream_id: str, *arguments: object) -> Any:
-        keys = (
-            f"{PREFIX}stream:{stream_id}", f"{PREFIX}events:{stream_id}", f"{PREFIX}progress:{stream_id}",
-            _OPEN, _OVER, _GONE, _TOTAL, _CHANNEL,
-        )  # fmt: skip
-        call = (len(keys), *keys, function, self._name, *arguments)
-        try:
-            return await self._ask(lambda: self._client.evalsha(self._script_sha, *call))
-        except _ScriptUnknown:
-            return await self._ask(lambda: self._client.eval(self._script, *call))
-
-    async def _load_script(self) -> None:
-        self._script_sha = await self._ask(lambda: self._client.script_load(self._script))
-
-    async def _ask(self, command: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await command()
-        except NoScriptError:
-            raise _ScriptUnknown from None
-        except (RedisError, OSError) as error:
-            if not self._has_complained:
-                self._has_complained = True
-                logger.warning(
-                    "Redis did not answer about a stream: %r; further failures are not logged", error
-                )
-            raise StreamLogUnavailable(
-                "Where resumable streams are kept cannot be reached; retry later, or without resuming."
-            ) from error
-
     async def _listen(self, ready: asyncio.Event) -> None:
         """Pass on what other gateways tell, for ever."""
         while True:
             try:
                 async with self._listener.pubsub() as pubsub:
-                    await pubsub.subscribe(_CHANNEL)
+                    await pubsub.subscribe(CHANNEL)
                     async for message in pubsub.listen():
                         self._hear(message)
                         ready.set()
@@ -279,12 +228,8 @@ class RedisLog:
             self.room.notify_all()
         elif message["type"] == "message":
             who, what, stream_id = message["data"].decode().split(" ")
-            if who != self._name:
+            if who != self._script.name:
                 (self.news if what == "news" else self.room).notify(stream_id)
-
-
-class _ScriptUnknown(Exception):
-    """The server was restarted and does not know our script."""
 
 
 def _check_held(answer: list[Any], lease: Lease) -> None:

@@ -157,11 +157,11 @@ class StreamFile:
         rows = db.execute("SELECT data FROM progress WHERE stream = ? ORDER BY n", (self._keys[stream_id],))
         return tuple(data for (data,) in rows)
 
-    def new_epoch(self, db: sqlite3.Connection, stream_id: str, epoch: int) -> None:
+    def new_epoch(self, db: sqlite3.Connection, stream_id: str) -> None:
         """Delete events and progress."""
         key = self._keys[stream_id]
         self._delete_contents(db, key)
-        db.execute("UPDATE streams SET epoch = ?, acked = 0 WHERE key = ?", (epoch, key))
+        db.execute("UPDATE streams SET epoch = epoch + 1, acked = 0 WHERE key = ?", (key,))
 
     def remove(self, db: sqlite3.Connection, stream_id: str, due_ms: int) -> None:
         """Delete all but the name and the owner."""

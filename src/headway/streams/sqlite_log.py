@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from headway.core.errors import ConfigError
+from headway.core.errors import ConfigError, StreamLogUnavailable
 from headway.streams.feed import Feed
 from headway.streams.journal import Journal
 from headway.streams.limits import StreamLimits
@@ -63,7 +63,7 @@ class SqliteLog:
 
     async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
         """Begin a stream."""
-        self._table.check_room(meta)
+        self._table.check_new(stream_id, meta)
         record = StreamRecord(stream_id=stream_id, owner=owner, created_ms=self._now_ms(), meta=meta)
         return await self._do(
             lambda db: self._file.create(db, record), lambda _: self._table.take(self._table.add(record))
@@ -88,13 +88,19 @@ class SqliteLog:
         self._appending.add(stream_id)
 
         def appended(_: object) -> int:
+            self._appending.discard(stream_id)
             last_seq = self._table.append(lease, entries, end)
             self.news.notify(stream_id)
             return last_seq
 
         done = self._do(lambda db: self._file.append(db, row), appended)
-        done.add_done_callback(lambda _: self._appending.discard(stream_id))
-        return await done
+
+        def failed(done: "asyncio.Future[int]") -> None:
+            if isinstance(done.exception(), StreamLogUnavailable):  # else `appended` was called
+                self._appending.discard(stream_id)
+
+        done.add_done_callback(failed)
+        return await asyncio.shield(done)  # until it is done no other may follow, whoever waits for it
 
     async def find(self, stream_id: str) -> StreamRecord | None:
         """Return what is known of a stream."""
@@ -120,23 +126,27 @@ class SqliteLog:
         return self._table.orphans()
 
     async def take_over(self, stream_id: str) -> Recovery | None:
-        """Hold an orphan."""
+        """Hold an orphan; none is one whose append waits for a slow disk."""
         stream = self._table.orphan(stream_id)
-        if stream is None:
+        if stream is None or stream_id in self._appending:
             return None
         lease = self._table.take(stream)
         progress = await self._do(lambda db: self._file.progress(db, stream_id), _as_it_is)
         return Recovery(lease, stream.record(), progress)
 
     async def new_epoch(self, lease: Lease) -> int:
-        """Begin anew."""
+        """Begin anew, after an append that is under way."""
         stream_id = lease.stream_id
-        epoch = self._table.new_epoch(lease)
-        self._acks.pop(stream_id, None)
-        await self._do(lambda db: self._file.new_epoch(db, stream_id, epoch), _as_it_is)
-        self.news.notify(stream_id)
-        self.room.notify(stream_id)
-        return epoch
+        self._table.held(lease)
+
+        def begun_anew(_: object) -> int:
+            epoch = self._table.new_epoch(lease)
+            self._acks.pop(stream_id, None)
+            self.news.notify(stream_id)
+            self.room.notify(stream_id)
+            return epoch
+
+        return await self._do(lambda db: self._file.new_epoch(db, stream_id), begun_anew)
 
     async def remove(self, stream_id: str) -> None:
         """Let a stream be gone: in memory now, in the file when this returns."""

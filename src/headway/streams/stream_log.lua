@@ -34,6 +34,7 @@ local calls = {}
 
 -- owner, created, meta, due, max_streams, max_total_bytes
 function calls.create(owner, created, meta, due, max_streams, max_bytes)
+  if get('state') then return {'exists'} end
   if of_all('streams') >= tonumber(max_streams) or of_all('bytes') + #meta > tonumber(max_bytes) then return {'full'} end
   redis.call('HSET', stream, 'owner', owner, 'created', created, 'meta', meta, 'epoch', 1, 'state', 'open', 'acked', 0,
     'last', 0, 'bytes', 0, 'fence', 1, 'run', boot())

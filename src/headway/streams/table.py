@@ -10,7 +10,7 @@ from itertools import islice
 from headway.core.errors import InvalidRequest, StreamLogFull
 from headway.streams.ids import stream_not_found
 from headway.streams.limits import StreamLimits, Usage, fits, num_bytes_of
-from headway.streams.log import LeaseLost
+from headway.streams.log import LeaseLost, StreamExists
 from headway.streams.record import (
     EndState,
     Entry,
@@ -87,8 +87,10 @@ class StreamTable:
         )
         return self._now_ms() + lasts_ms
 
-    def check_room(self, meta: bytes) -> None:
-        """Raise StreamLogFull unless one more stream may begin."""
+    def check_new(self, stream_id: str, meta: bytes) -> None:
+        """Raise StreamExists unless the id is new, StreamLogFull unless one more stream may begin."""
+        if self.get(stream_id) is not None:
+            raise StreamExists(stream_id)
         is_full = len(self._open) + len(self._over) >= self._limits.max_streams
         if is_full or self.total.num_bytes + len(meta) > self._limits.max_total_bytes:
             raise StreamLogFull("Too many resumable streams are kept; retry later, or without resuming.")

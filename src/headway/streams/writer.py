@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Sequence
 
 from headway.core.clock import NS_PER_S, Clock
-from headway.core.errors import StreamUnread
-from headway.streams.log import StreamLog
+from headway.core.errors import StreamLogUnavailable, StreamUnread
+from headway.streams.log import LeaseLost, StreamLog
 from headway.streams.pressure import PATIENCE_NS, Pressure, after_attempt, patience_left_ns
-from headway.streams.record import EndState, Entry, Lease
+from headway.streams.record import EndState, Entry, Lease, check_position
 
 
 class StreamOver(Exception):
@@ -31,11 +31,13 @@ class StreamWriter:
         self._patience_ns = patience_ns
         self._turn = asyncio.Lock()
         self._is_over = False
+        self._is_unsure = False
 
     async def write(self, entries: Sequence[Entry], progress: bytes = b"") -> None:
         """Append, waiting for room. Raises StreamUnread when there was none for too long, LeaseLost, StreamOver.
 
-        After StreamUnread the stream is still open: `fail` it.
+        After StreamUnread the stream is still open, and after StreamLogUnavailable nobody knows whether `entries` are in the
+        log: `fail` it, or leave it to whoever takes it over.
         """
         pressure = Pressure()
         with self._log.room.subscribe(self._lease.stream_id) as room:
@@ -77,9 +79,24 @@ class StreamWriter:
         async with self._turn:
             if self._is_over:
                 raise StreamOver
-            last_seq = await self._log.append(self._lease, self.last_seq, entries, progress, end)
+            if self._is_unsure:
+                await self._look()
+            try:
+                last_seq = await self._log.append(self._lease, self.last_seq, entries, progress, end)
+            except StreamLogUnavailable:
+                self._is_unsure = True
+                raise
             if last_seq is None:
                 return False
             self.last_seq = last_seq
             self._is_over = end is not None
             return True
+
+    async def _look(self) -> None:
+        """Find out which event is the last one, after an append of ours that was not answered."""
+        record = await self._log.find(self._lease.stream_id)
+        if record is None or record.state != "open":
+            raise LeaseLost(self._lease.stream_id)
+        check_position(record.acked, record.last_seq, self.last_seq)
+        self.last_seq = record.last_seq
+        self._is_unsure = False

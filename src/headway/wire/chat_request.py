@@ -159,13 +159,14 @@ def parse_chat(body: bytes) -> ChatCall:
         tools=tools,
         tool_choice=parse_tool_choice(fields.tool_choice, tools),
         parallel_tool_calls=fields.parallel_tool_calls is not False,
-        template_kwargs=_template_kwargs(fields.chat_template_kwargs or {}),
+        template_kwargs=check_template_kwargs(fields.chat_template_kwargs or {}),
     )
 
 
-def _template_kwargs(
+def check_template_kwargs(
     values: dict[str, bool | int | float | str | None],
 ) -> dict[str, bool | int | float | str | None]:
+    """Return the further names for a chat template that a request gives; raises InvalidRequest."""
     param = "chat_template_kwargs"
     if len(values) > MAX_TEMPLATE_KWARGS:
         raise InvalidRequest(

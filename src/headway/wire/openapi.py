@@ -6,7 +6,14 @@ from typing import Any, Final, get_args
 import msgspec
 
 from headway.core.version import __version__
-from headway.wire import chat_request, completion_request, embeddings, messages_request, responses_request
+from headway.wire import (
+    chat_request,
+    completion_request,
+    embeddings,
+    messages_request,
+    responses_request,
+    summary_request,
+)
 from headway.wire.chat_request import ChatFields
 from headway.wire.chat_response import ChatChunk, ChatCompletion
 from headway.wire.completion_request import CompletionFields
@@ -16,10 +23,12 @@ from headway.wire.errors import ErrorBody
 from headway.wire.messages_request import CountFields, MessagesFields
 from headway.wire.messages_response import Message, MessageError, StreamEvent, TokenCount
 from headway.wire.models_response import ModelCard, ModelList
+from headway.wire.profile import Profile
 from headway.wire.responses_request import ResponsesFields
 from headway.wire.responses_response import Response, ResponseEvent
 from headway.wire.schema_hints import lay_over
 from headway.wire.service_headers import PARAMETERS, TENANT
+from headway.wire.summary_request import Summary, SummaryFields
 from headway.wire.tokens import Detokenized, DetokenizeFields, Tokenized, TokenizeFields
 
 _STREAM: Final = (
@@ -35,6 +44,7 @@ _REQUESTS: Final[Mapping[type, Collection[str]]] = {
     MessagesFields: messages_request.IGNORED,
     CountFields: messages_request.IGNORED,
     EmbeddingFields: embeddings.IGNORED,
+    SummaryFields: summary_request.IGNORED,
     TokenizeFields: (),
     DetokenizeFields: (),
 }
@@ -60,6 +70,9 @@ def document() -> dict[str, object]:
         TokenCount,
         EmbeddingFields,
         EmbeddingList,
+        Profile,
+        SummaryFields,
+        Summary,
         TokenizeFields,
         Tokenized,
         DetokenizeFields,
@@ -108,6 +121,20 @@ def document() -> dict[str, object]:
             ),
             "/v1/embeddings": _taking(
                 "Turn texts into vectors.", "EmbeddingFields", "EmbeddingList", parameters=PARAMETERS
+            ),
+            "/v1/profile": {
+                "get": {
+                    **_plain(
+                        "What prompts are built by: role, domain, the model's window.", _json("Profile")
+                    ),
+                    "parameters": [{"name": "model", "in": "query", "schema": {"type": "string"}}],
+                }
+            },
+            "/v1/summary": _taking(
+                "Sum a conversation up in a line, from its cached prefix.",
+                "SummaryFields",
+                "Summary",
+                parameters=PARAMETERS,
             ),
             "/tokenize": _taking(
                 "Turn a text or a conversation into token ids.", "TokenizeFields", "Tokenized"

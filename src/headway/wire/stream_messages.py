@@ -41,7 +41,7 @@ class Heartbeat(
     tag="heartbeat",
     forbid_unknown_fields=True,
 ):
-    """The client lives; the server sends `ms` back. `ms`: the client's clock, in milliseconds; `ack`: one that rides along."""
+    """The client lives; the server sends `ms` back. `ms`: the client's clock, in milliseconds; `ack`: it rides along."""
 
     ms: Number
     ack: Position | None = None
@@ -103,6 +103,8 @@ def _read(decoder: msgspec.json.Decoder[T], frame: bytes | str, max_bytes: int) 
     try:
         return decoder.decode(frame)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"A stream's message is not as it should be: {str(error)[:_MAX_SHOWN_CHARS]}.") from None
+        raise InvalidRequest(
+            f"A stream's message is not as it should be: {str(error)[:_MAX_SHOWN_CHARS]}."
+        ) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise InvalidRequest("A stream's message must be a JSON object.") from None

@@ -1,0 +1,60 @@
+"""Keeps how slowed callers stand where `headway token show` finds it, now and then, beside the requests."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from headway.core.caller import Caller
+from headway.core.clock import NS_PER_S, Clock
+from headway.flow.limits import Limits
+
+logger = logging.getLogger("headway.gateway")
+
+EVERY_NS: Final = 5 * NS_PER_S
+MAX_NOTED: Final = 1_000
+"""Callers whose last time is remembered; beyond, all are forgotten, and written once more."""
+
+Put = Callable[[str, bytes, int], Awaitable[None]]
+"""Keeps bytes for a token's id at a second since 1970: `access.token_store.TokenStore.put_standing`."""
+
+
+class Standings:
+    """Writes in tasks of its own, those that are not done yet in `tasks`. `now_s`: wall-clock seconds."""
+
+    def __init__(self, put: Put, clock: Clock, now_s: Callable[[], float]) -> None:
+        self._put = put
+        self._clock = clock
+        self._now_s = now_s
+        self._noted_ns: dict[str, int] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def note(self, caller: Caller, limits: Limits) -> None:
+        """Have a caller's standing kept, unless it was within the last seconds."""
+        now_ns = self._clock.now_ns()
+        last_ns = self._noted_ns.get(caller.token_id)
+        if not caller.token_id or (last_ns is not None and now_ns - last_ns < EVERY_NS):
+            return
+        if len(self._noted_ns) >= MAX_NOTED:
+            self._noted_ns.clear()
+        self._noted_ns[caller.token_id] = now_ns
+        task = asyncio.create_task(self._keep(caller, limits))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def close(self) -> None:
+        """Give up what is being written."""
+        tasks = tuple(self.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _keep(self, caller: Caller, limits: Limits) -> None:
+        try:
+            shown = await limits.show(caller)
+            await self._put(caller.token_id, msgspec.json.encode(shown), int(self._now_s()))
+        except Exception:  # operators see less, callers nothing
+            logger.warning("a caller's standing could not be kept", exc_info=True)
