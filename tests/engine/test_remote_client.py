@@ -228,6 +228,7 @@ async def test_refusals_keep_their_meaning(answer: bytes, code: str, retry_after
         ((HEAD, chunk(7), event({"error": {"message": "boom", "code": 500}})), "upstream_failed"),
         ((HEAD, chunk(7), event({"error": {"message": "slow down", "code": 429}})), "upstream_limited"),
         ((HEAD, event({"error": {"message": "late", "code": "deadline_unmet"}})), "deadline_unmet"),
+        ((HEAD, chunk(7), event({"error": {"message": "x", "code": "engine_died"}})), "engine_died"),
         ((HEAD, b"event: error\ndata: {}\n\n"), "upstream_failed"),
         ((HEAD, b"data: {\n\n"), "upstream_failed"),
         ((HEAD, chunk(50)), "upstream_failed"),
@@ -243,9 +244,11 @@ async def test_an_answer_that_is_none_ends_typed(pieces: tuple[bytes, ...], code
 
 
 async def test_what_came_before_an_error_is_the_callers() -> None:
-    async with world(saying(HEAD + chunk(7) + event({"error": {"message": "boom"}}))) as w:
-        events = await read(w.client.submit_nowait(request()))
-        assert events[0] == TokenDelta("a", 0, (7,))
+    for wrong in (event({"error": {"message": "boom"}}), DONE):
+        async with world(saying(HEAD + chunk(7) + wrong)) as w:
+            events = await read(w.client.submit_nowait(request()))
+            assert events[0] == TokenDelta("a", 0, (7,))
+            assert w.client.statistics().num_running == 0
 
 
 async def test_what_it_cannot_do_is_refused_by_name() -> None:

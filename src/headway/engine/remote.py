@@ -7,7 +7,7 @@ neither what is sent (`remote_body`) nor what an answer means (`remote_answer`, 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, Literal
 
@@ -20,8 +20,6 @@ from headway.core.errors import (
     EngineDied,
     EngineUnavailable,
     HeadwayError,
-    InternalError,
-    Unavailable,
     UpstreamTimeout,
 )
 from headway.core.events import EngineState, EngineStateChanged, EngineStepped, Event, Hook
@@ -29,15 +27,15 @@ from headway.core.messages import ChoiceFinished, EngineInfo, EngineStats, StepO
 from headway.core.request import Request
 from headway.engine.lifecycle import move
 from headway.engine.remote_answer import RemoteAnswer
-from headway.engine.remote_body import body_of, headers_of
+from headway.engine.remote_body import body_of
+from headway.engine.remote_call import RemoteCalls
 from headway.engine.remote_config import RemoteConfig, RemoteText
 from headway.engine.remote_counts import RemoteCounts
 from headway.engine.remote_http import Found, RemoteHttp
 from headway.engine.remote_requests import RemoteRequest
-from headway.engine.remote_turns import Turn, Turns
+from headway.engine.remote_turns import Turns
 from headway.engine.remote_watch import RemoteWatch, Sleep
 from headway.engine.request_table import RequestStream, RequestTable
-from headway.wire.sse_reader import EventTooLarge, SseReader
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +43,7 @@ TICK_S: Final = 1.0
 """How finely time-outs are kept: they are tens of seconds."""
 _HEADWAY_FINGERPRINT: Final = "hw_"
 _BLOCK_SIZE: Final = 16
+_NO_STATS: Final = EngineStats()
 
 
 class RemoteEngineClient:
@@ -64,12 +63,21 @@ class RemoteEngineClient:
         self._config = config
         self._text = text
         self._clock = clock
-        self._turns = turns
         self._hook = hook
         self._sleep = sleep
         self._http = RemoteHttp(config, transport)
         self._watch = RemoteWatch(
             self._http, config, text, clock, sleep, found=self._on_found, lost=self._on_lost
+        )
+        self._calls = RemoteCalls(
+            http=self._http,
+            watch=self._watch,
+            turns=turns,
+            clock=clock,
+            sent=self._sent,
+            deliver=self._deliver,
+            finish=self._finish,
+            end=self._end,
         )
         self._table = RequestTable()
         self._requests: dict[str, RemoteRequest] = {}
@@ -109,7 +117,7 @@ class RemoteEngineClient:
 
     def statistics(self) -> EngineStats:
         """What is known here of the engine's load: our own requests."""
-        return self._counts.statistics(self._requests.values())
+        return self._counts.statistics()
 
     def submit_nowait(self, request: Request) -> RequestStream:
         """See `EngineClient`. Raises Draining, EngineUnavailable, or InvalidRequest for what the server cannot do."""
@@ -120,7 +128,8 @@ class RemoteEngineClient:
             request, RemoteAnswer(request, self._text.vocab_size), queued_ns=self._clock.now_ns()
         )
         self._requests[request.request_id] = run
-        run.task = asyncio.create_task(self._serve(run, body, is_headway=found.is_headway))
+        self._counts.arrived(run)
+        run.task = asyncio.create_task(self._calls.carry_out(run, body, is_headway=found.is_headway))
         run.task.add_done_callback(partial(self._task_done, run))
         return stream
 
@@ -204,65 +213,9 @@ class RemoteEngineClient:
             )
         raise Draining("The server is shutting down; send the request to another one.")
 
-    async def _serve(self, run: RemoteRequest, body: bytes, *, is_headway: bool) -> None:
-        """Carry one request out. Whoever ends it has told so before the task is cancelled."""
-        try:
-            async with self._turns.place(run.request, partial(self._end, run)) as turn:
-                run.sent_ns = run.heard_ns = self._clock.now_ns()
-                self._tell_counts()
-                headers = headers_of(run.request, run.sent_ns) if is_headway else {}
-                await self._ask(run, turn, body, headers)
-        except (
-            Exception
-        ) as error:  # a cancellation has been told before, or comes from `close`, which has told it
-            if not isinstance(error, HeadwayError):
-                logger.exception("a request to %s failed", self._config.url)
-                error = InternalError("The server failed; its log has the details.")
-            self._finish(run, error)
-
-    async def _ask(self, run: RemoteRequest, turn: Turn, body: bytes, headers: dict[str, str]) -> None:
-        try:
-            async with self._http.answer(body, headers) as pieces:
-                await self._read(run, turn, pieces)
-        except EngineDied:
-            self._watch.suspect()
-            if run.first_token_ns is None:
-                raise EngineUnavailable("The model's engine ended; send the request again.") from None
-            raise
-        except EngineUnavailable:
-            self._watch.suspect()
-            self._turns.refused()
-            raise
-        except Unavailable:
-            if run.first_token_ns is None:
-                self._turns.refused()
-            raise
-
-    async def _read(self, run: RemoteRequest, turn: Turn, pieces: AsyncIterator[bytes]) -> None:
-        reader = SseReader()
-        async for piece in pieces:
-            now_ns = self._clock.now_ns()
-            run.heard_ns = self._watch.heard_ns = now_ns
-            deltas: list[TokenDelta] = []
-            ends: list[ChoiceFinished] = []
-            try:
-                for event in reader.feed(piece):
-                    if not run.answer.done:
-                        new_deltas, new_ends = run.answer.take(event)
-                        deltas += new_deltas
-                        ends += new_ends
-            except EventTooLarge:
-                raise run.answer.cut_off() from None
-            finally:  # what came before an error is the caller's
-                if deltas and not run.is_over:
-                    run.first_token_ns = run.first_token_ns or now_ns
-                    turn.generated(sum(len(delta.token_ids) for delta in deltas))
-                if (deltas or ends) and not run.answer.done:
-                    self._deliver(deltas, ends)
-            if run.answer.done:
-                self._finish(run, None, ends, deltas)
-        if not run.answer.done:
-            raise run.answer.cut_off()
+    def _sent(self, run: RemoteRequest) -> None:
+        self._counts.sent(run)
+        self._tell_counts()
 
     def _end(self, run: RemoteRequest, error: HeadwayError) -> None:
         """End a request from this side."""
@@ -274,29 +227,18 @@ class RemoteEngineClient:
             run.task.cancel()
 
     def _finish(
-        self,
-        run: RemoteRequest,
-        error: HeadwayError | None,
-        ends: "list[ChoiceFinished] | tuple[ChoiceFinished, ...]" = (),
-        deltas: "list[TokenDelta] | tuple[TokenDelta, ...]" = (),
+        self, run: RemoteRequest, error: HeadwayError | None, ends: Sequence[ChoiceFinished] = ()
     ) -> None:
         """Tell a request's end, once."""
         if run.is_over:
             return
         run.is_over = True
         ends = (*ends, *run.answer.fail())
+        self._counts.ended(run)
         finished = run.finished(error, self._clock.now_ns())
-        self._counts.ended(finished.usage)
-        outputs = StepOutputs(
-            deltas=tuple(deltas), choices=ends, finished=(finished,), stats=self.statistics()
-        )
-        self._table.deliver(outputs)
+        self._table.deliver(StepOutputs(choices=ends, finished=(finished,), stats=_NO_STATS))
 
-    def _deliver(
-        self,
-        deltas: "list[TokenDelta] | tuple[TokenDelta, ...]",
-        ends: "list[ChoiceFinished] | tuple[ChoiceFinished, ...]",
-    ) -> None:
+    def _deliver(self, deltas: Sequence[TokenDelta], ends: Sequence[ChoiceFinished]) -> None:
         self._table.deliver(StepOutputs(deltas=tuple(deltas), choices=tuple(ends), stats=_NO_STATS))
 
     def _task_done(self, run: RemoteRequest, _: asyncio.Task[None]) -> None:
@@ -325,7 +267,7 @@ class RemoteEngineClient:
     def _on_lost(self, reason: str) -> None:
         if self._state == "ready" or self._state == "restarting":
             if self._state == "ready":
-                self._counts = RemoteCounts()
+                self._counts.lost()
             self._change("restarting", reason)
 
     def _tell_counts(self) -> None:
@@ -345,6 +287,3 @@ class RemoteEngineClient:
             self._hook(event)
         except Exception:  # a listener's bug must not end the connection to the engine
             logger.exception("a hook failed on %s", type(event).__name__)
-
-
-_NO_STATS: Final = EngineStats()

@@ -12,6 +12,7 @@ import msgspec
 
 from headway.core.errors import (
     ContextExceeded,
+    EngineDied,
     EngineUnavailable,
     HeadwayError,
     InvalidRequest,
@@ -94,6 +95,8 @@ def _error(status: int, fields: _Fields, retry_s: float | None) -> HeadwayError:
         return kind(
             f"The model's engine is not available{said}", retry_after_s=1.0 if retry_s is None else retry_s
         )
+    if code == EngineDied.code:  # of another Headway, behind which its own engine ended
+        return EngineDied("The model's engine ended while the request ran; send it again.")
     if code == ContextExceeded.code:
         return ContextExceeded(
             f"The prompt and the answer do not fit the model's engine{said}", param=fields.param
