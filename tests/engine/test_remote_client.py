@@ -1,6 +1,7 @@
 """A remote engine's client against servers by script, over loopback: answers, cancellations, failures, time-outs."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -380,6 +381,41 @@ async def test_draining_refuses_and_waits_and_closing_ends_what_runs() -> None:
         await w.client.close()
         assert await code_of(stream) == "engine_died"
         assert await w.client.drain(0)
+
+
+async def test_whoever_leaves_at_any_time_leaves_nothing_behind() -> None:
+    rng = random.Random(1)
+
+    async def script(asked: Asked, write: Write) -> None:
+        await write(HEAD)
+        for _ in range(3):
+            await checkpoint()
+            await write(chunk(7))
+        await (
+            hang(asked, write) if len(asked.fields["prompt"]) == 1 else write(chunk(8, reason="stop") + DONE)
+        )
+
+    async with world(script, num_places=4) as w:
+        streams = []
+        for number in range(200):
+            prompt = (1,) * rng.choice((1, 3))
+            asked = request(
+                str(number), token_ids=prompt, service_class=rng.choice(("high", "normal", "low"))
+            )
+            streams.append(w.client.submit_nowait(asked))
+            for _ in range(rng.randrange(8)):
+                await checkpoint()
+            if len(prompt) == 1 or rng.random() < 0.5:
+                w.client.cancel_nowait(str(number))
+        codes = {await code_of(stream) for stream in streams}
+        assert codes <= {None, "displaced"}
+        stats = w.client.statistics()
+        assert (stats.num_running, stats.num_waiting, stats.num_waiting_tokens) == (0, 0, 0)
+        for asked_there in w.server.asked:
+            if len(asked_there.fields["prompt"]) == 1:
+                await asked_there.gone.wait()
+        four = [w.client.submit_nowait(request(f"after {i}")) for i in range(4)]
+        assert [await code_of(stream) for stream in four] == [None] * 4
 
 
 async def test_high_takes_the_place_of_low_that_has_no_token() -> None:
