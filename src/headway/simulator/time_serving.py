@@ -40,9 +40,9 @@ def time_serving(
     Raises ConfigError where the server's answers fail.
     """
     _answered(measure(warm_up(like)))
-    one = replace(like, workload="light", arrival="closed:1", num_requests=10, output_tokens=32)
-    many = replace(one, arrival=f"closed:{MANY}", num_requests=4 * MANY)
-    long = replace(one, workload="medium", num_requests=6, output_tokens=4)
+    one = replace(like, workload="light", arrival="closed:1", num_requests=30, output_tokens=32)
+    many = replace(one, arrival=f"closed:{MANY}", num_requests=16 * MANY)
+    long = replace(one, workload="medium", num_requests=8, output_tokens=4)
     real = [_answered(measure(options)) for options in (one, many, long)]
 
     def simulated(options: RunOptions, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
