@@ -210,7 +210,7 @@ def test_a_socket_opens_through_what_the_guide_shows(shared_server: RealServer, 
             stream = response.headers["x-headway-stream"]
         text, seq = "", 0
         for stop_after in (100, None):
-            with connect(f"ws://{address}/v1/streams/{stream}/ws?after={seq}") as client:
+            with connect(f"ws://{address}/v1/streams/{stream}/ws?after={seq}", max_queue=None) as client:
                 while True:
                     event = json.loads(client.recv(timeout=LIMIT_S))
                     if event["seq"] == seq + 1:  # else it was sent again
