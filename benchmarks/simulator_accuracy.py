@@ -211,7 +211,9 @@ def main() -> int:
             if args.output is not None:
                 args.output.write_text(text + "\n")
                 if args.output.is_relative_to(RESULTS):
-                    replace_table(DOCUMENT, render(json.loads(text), str(args.output.relative_to(ROOT))), BEGIN, END)
+                    replace_table(
+                        DOCUMENT, render(json.loads(text), str(args.output.relative_to(ROOT))), BEGIN, END
+                    )
     print(text)
     return 0 if all(each["within"] for cell in cells for each in cell.errors().values()) else 1
 
@@ -239,6 +241,7 @@ def report(
                     "fit": found.fit,
                     "engine_ns": found.engine_ns,
                     "serving_step_ns": found.serving_step_ns,
+                    "serving_row_ns": found.serving_row_ns,
                     "request_ns": found.request_ns,
                     "prompt_token_ns": found.prompt_token_ns,
                 }

@@ -16,8 +16,8 @@ def render(data: Mapping[str, Any], source: str) -> str:
     figures = [each for cell in data["cells"] for each in cell["figures"].values()]
     num_within = sum(each["within"] for each in figures)
     head = (
-        f"{data['written_at']}, {settings['model']}, {settings['repeat']} rounds. Each figure: real, simulated, how far off, "
-        f"allowed; **bold** where it is further. {num_within} of {len(figures)} are within. Raw data: `{source}`."
+        f"{data['written_at']}, {settings['model']}, {settings['repeat']} rounds. Each figure: real, simulated, how far "
+        f"off, allowed; **bold** where it is further. {num_within} of {len(figures)} are within. Raw data: `{source}`."
     )
     rows = [
         "| workload | of the knee | arrivals/s | requests | " + " | ".join(TITLES.values()) + " |",
@@ -38,6 +38,4 @@ def render(data: Mapping[str, Any], source: str) -> str:
 def _figure(found: Mapping[str, Any]) -> str:
     allowed = max(0.1, found["half_width"])
     off = f"{found['error']:.1%}"
-    return (
-        f"{found['real']:,.4g}, {found['simulated']:,.4g}, {off if found['within'] else f'**{off}**'}, {allowed:.0%}"
-    )
+    return f"{found['real']:,.4g}, {found['simulated']:,.4g}, {off if found['within'] else f'**{off}**'}, {allowed:.0%}"
