@@ -1,5 +1,6 @@
 """Engines on the fake runner whose requests may have grammars over `SmallVocabulary`."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from headway.core.clock import ManualClock
@@ -65,7 +66,7 @@ class LateGrammars:
     def __init__(self, compile_grammar: Callable[[Request], Sequence[Matcher] | HeadwayError]) -> None:
         self._compile = compile_grammar
         self.requests: list[Request] = []
-        self._done: list[Outcome] = []
+        self._done: deque[Outcome] = deque()  # filled by the test's thread, emptied by the engine's
         self._wake: Callable[[], None] = lambda: None
 
     def wake_with(self, wake: Callable[[], None]) -> None:
@@ -75,8 +76,7 @@ class LateGrammars:
         self.requests.append(request)
 
     def take(self) -> Sequence[Outcome]:
-        done, self._done = self._done, []
-        return done
+        return [self._done.popleft() for _ in range(len(self._done))]
 
     def finish(self, count: int = 1) -> None:
         for request in self.requests[:count]:
