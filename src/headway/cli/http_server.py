@@ -75,7 +75,7 @@ def serve(
         with StopSignals(lambda _: task.cancel()) as signals:
             try:
                 async with running_service(settings) as service:
-                    server = DrainingServer(_uvicorn_config(service), service, drain_timeout_s)
+                    server = DrainingServer(uvicorn_config(service), service, drain_timeout_s)
                     signals.callback = server.stop_nowait
                     listener.listen(_BACKLOG)
                     _announce(listener, settings.engine.model, host, asks=settings.access is not None)
@@ -90,7 +90,8 @@ def serve(
     return uvloop.run(run())
 
 
-def _uvicorn_config(service: Service) -> uvicorn.Config:
+def uvicorn_config(service: Service) -> uvicorn.Config:
+    """Return how uvicorn serves a service: bounded, quiet, on the loop that runs."""
     limits = HttpLimits(
         max_connections=min(HttpLimits().max_connections, _num_descriptors() - _OWN_DESCRIPTORS)
     )
