@@ -32,12 +32,25 @@ class Follower:
         Raises StreamNotFound or ResyncRequired when the stream went away or its numbering changed meanwhile.
         """
         while True:
-            page = await self._log.read(self._stream_id, self._epoch, self.after, limit)
-            if page.events:
-                self.after = page.events[-1].seq
+            page = await self.page(limit)
             if page.events or page.complete:
                 return page
-            await self._news.wait()
+            await self.wait()
+
+    async def page(self, limit: int = PAGE_EVENTS) -> Page:
+        """Return the next events, as far as there are any by now. Raises as `next_page` does."""
+        page = await self._log.read(self._stream_id, self._epoch, self.after, limit)
+        if page.events:
+            self.after = page.events[-1].seq
+        return page
+
+    async def wait(self) -> None:
+        """Return once there may be more than the last `page` showed, or `wake` was called; one task at a time."""
+        await self._news.wait()
+
+    def wake(self) -> None:
+        """End `wait`, this one or the next."""
+        self._news.notify()
 
     def __enter__(self) -> Self:
         return self
