@@ -31,9 +31,7 @@ async def idle_bytes(
     await offer(server.port, warm, rate=100, seconds=5, num_connections=_FEW)
     await asyncio.sleep(_SETTLE_S)
     before = server.resident_bytes()
-    data = [
-        request(token, resumable=resumable, max_tokens=BEGUN if begun else QUEUED) for token in tokens
-    ]
+    data = [request(token, resumable=resumable, max_tokens=BEGUN if begun else QUEUED) for token in tokens]
     streams: list[Stream] = []
     for start in range(0, num_streams, _AT_ONCE):
         numbers = range(start, min(start + _AT_ONCE, num_streams))

@@ -16,6 +16,7 @@ from headway.lab.connection import Connection, Response, connect
 from headway.lab.pacer import Pacer
 
 NUM_EVENTS: Final = 32
+"""With a token each; what opens, ends and closes an answer are three more."""
 BODY_BYTES: Final = 1024
 SILENCE_S: Final = 30.0
 MAX_UNDER_WAY: Final = 128
@@ -24,10 +25,15 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One answer, in nanoseconds after its request had been written."""
+    """One answer, in nanoseconds after its request had been written; and how long after its time that was."""
 
     first_ns: int
     last_ns: int
+    late_ns: int
+
+
+class CannotKeepUp(Exception):
+    """All connections wait for the server when a request is due."""
 
 
 def request(token: str | None, *, resumable: bool, max_tokens: int = NUM_EVENTS) -> bytes:
@@ -63,49 +69,54 @@ async def raw_answer(port: int, data: bytes) -> bytes:
 async def offer(
     port: int, requests: Sequence[bytes], rate: int, seconds: float, num_connections: int = MAX_UNDER_WAY
 ) -> list[Timing]:
-    """Send `rate` requests a second, of each in turn; raises RuntimeError for an answer that is not as it should be.
+    """Send `rate` requests a second, of each in turn; return what came of each.
 
-    So it does where the server cannot keep up, and all connections wait for it.
+    Raises CannotKeepUp, and RuntimeError for an answer that is not as it should be.
     """
     free = deque([await connect(HOST, port) for _ in range(num_connections)])
+    connections = tuple(free)
+    start_ns = monotonic_ns() + NS_PER_S // 10
+    count = round(rate * seconds)
+    due_ns = [start_ns + number * NS_PER_S // rate for number in range(count)]
     timings: list[Timing] = []
     tasks: set[asyncio.Task[None]] = set()
+    num_unsent = 0
 
-    async def one(connection: Connection, data: bytes) -> None:
-        timings.append(_timing(await connection.request(data, silence_s=SILENCE_S)))
+    async def one(connection: Connection, number: int) -> None:
+        response = await connection.request(requests[number % len(requests)], silence_s=SILENCE_S)
+        timings.append(_timing(response, due_ns[number]))
         free.append(connection)
 
     def begin(number: int) -> None:
-        if not free:
-            raise RuntimeError(f"{num_connections} requests are under way: the server cannot keep up")
-        tasks.add(asyncio.create_task(one(free.popleft(), requests[number % len(requests)])))
+        nonlocal num_unsent
+        if free:
+            tasks.add(asyncio.create_task(one(free.popleft(), number)))
+        else:
+            num_unsent += 1
 
     gc.collect()
-    gc.disable()
-    loop = asyncio.get_running_loop()
-    failed: list[dict[str, object]] = []
-    loop.set_exception_handler(lambda _, context: failed.append(context))
+    gc.disable()  # a pause of the client's would be taken for the server's
     try:
         with Pacer() as pacer:
-            start_ns = monotonic_ns() + NS_PER_S // 10
-            for number in range(round(rate * seconds)):
-                pacer.call_at(start_ns + number * NS_PER_S // rate, partial(begin, number))
-            await pacer.sleep_until(start_ns + round(seconds * NS_PER_S) + NS_PER_S // 10)
-            await asyncio.gather(*tasks)
+            for number in range(count):
+                pacer.call_at(due_ns[number], partial(begin, number))
+            await pacer.sleep_until(due_ns[-1] + NS_PER_S // rate)
+        await asyncio.gather(*tasks)
     finally:
-        loop.set_exception_handler(None)
         gc.enable()
-    if failed:
-        raise RuntimeError(f"{len(failed)} requests were not sent: {failed[0].get('exception')}")
-    while free:
-        free.pop().close()
+        for connection in connections:
+            connection.close()
+    if num_unsent:
+        raise CannotKeepUp(f"{num_unsent} of {count} requests found all {num_connections} connections busy")
     return timings
 
 
-def _timing(response: Response) -> Timing:
+def _timing(response: Response, due_ns: int) -> Timing:
     num_events = response.body.count(b"data: ")
     if response.status != 200 or response.end != "complete" or num_events != NUM_EVENTS + 3:
         raise RuntimeError(f"{response.status}, {response.end}: {bytes(response.body[:300])!r}")
     return Timing(
-        response.reads_ns[0] - response.written_ns, response.reads_ns[-1] - response.written_ns
+        first_ns=response.reads_ns[0] - response.written_ns,
+        last_ns=response.reads_ns[-1] - response.written_ns,
+        late_ns=response.written_ns - due_ns,
     )

@@ -1,11 +1,8 @@
 """A model that costs next to nothing: an engine that answers from a script, a token for each byte, a template of one line."""
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
-
-
 
 from headway.core.events import EngineState
 from headway.core.messages import ChoiceFinished, EngineInfo, EngineStats, Finished, TokenDelta, Usage
@@ -25,9 +22,13 @@ INFO: Final = EngineInfo(
 
 
 class ScriptedEngine:
-    """An `EngineClient` whose steps are all there when they are asked for: a token each, as many as the request asks for."""
+    """An `EngineClient` whose steps have a token each, as many as the request asks for.
 
-    def __init__(self) -> None:
+    in_turns   a step takes a turn of the event loop, as one that comes from an engine does; else all are there at once
+    """
+
+    def __init__(self, *, in_turns: bool = False) -> None:
+        self._in_turns = in_turns
         self.state: EngineState = "ready"
         self.info = INFO
         self._silent: dict[str, _Steps] = {}
@@ -39,10 +40,10 @@ class ScriptedEngine:
     def submit_nowait(self, request: Request) -> AsyncIterator[Batch]:
         """See `EngineClient`."""
         if request.max_tokens not in (QUEUED, BEGUN):
-            return _Steps([*_tokens(request, request.max_tokens), _end(request, request.max_tokens, "length")])
+            return _Steps(_answer(request), in_turns=self._in_turns)
         steps = _Steps(_tokens(request, 1 if request.max_tokens == BEGUN else 0))
-        self._silent[request.request_id] = steps
         steps.at_end = _end(request, 1, "cancelled")
+        self._silent[request.request_id] = steps
         return steps
 
     def cancel_nowait(
@@ -76,30 +77,38 @@ class ScriptedEngine:
 class _Steps:
     """What one request gets. `at_end`: after it was cancelled; None = it ends by itself."""
 
-    def __init__(self, batches: Iterable[Batch]) -> None:
-        self._batches = deque(batches)
+    def __init__(self, batches: Iterator[Batch], *, in_turns: bool = False) -> None:
+        self._batches = batches  # each made when its turn comes, as what an engine sends is read
+        self._in_turns = in_turns
         self._more = asyncio.Event()
         self.at_end: Batch | None = None
 
     def end(self) -> None:
-        if self.at_end is not None:
-            self._batches.append(self.at_end)
-            self.at_end = None
-            self._more.set()
+        self._more.set()
 
     def __aiter__(self) -> "_Steps":
         return self
 
     async def __anext__(self) -> Batch:
-        if not self._batches and self.at_end is not None:
+        if self._in_turns:
+            await asyncio.sleep(0)
+        batch = next(self._batches, None)
+        if batch is None and self.at_end is not None:
             await self._more.wait()
-        if not self._batches:
+            batch, self.at_end = self.at_end, None
+        if batch is None:
             raise StopAsyncIteration
-        return self._batches.popleft()
+        return batch
 
 
-def _tokens(request: Request, count: int) -> list[Batch]:
-    return [(TokenDelta(request.request_id, 0, (ord("x"),), ()),) for _ in range(count)]
+def _answer(request: Request) -> Iterator[Batch]:
+    yield from _tokens(request, request.max_tokens)
+    yield _end(request, request.max_tokens, "length")
+
+
+def _tokens(request: Request, count: int) -> Iterator[Batch]:
+    for _ in range(count):
+        yield (TokenDelta(request.request_id, 0, (ord("x"),), ()),)
 
 
 def _end(request: Request, count: int, reason: Literal["length", "cancelled"]) -> Batch:

@@ -1,6 +1,6 @@
 """A server that reads a request and writes bytes that it was given: what is left is the kernel's share and the client's.
 
-    python -m gateway_overhead.null --core 0 FILE      prints its port, serves until its input ends
+python -m gateway_overhead.null --core 0 FILE      prints its port, serves until its input ends
 """
 
 import argparse

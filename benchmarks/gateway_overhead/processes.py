@@ -32,16 +32,15 @@ class Process:
 @asynccontextmanager
 async def running(module: str, *args: str) -> AsyncIterator[Process]:
     """Run `python -m module args`, which prints its port and serves until its input ends; its log goes nowhere."""
-    with open(os.devnull, "wb") as nowhere:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            module,
-            *args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=None if "HEADWAY_BENCH_STDERR" in os.environ else nowhere,
-        )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        module,
+        *args,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     try:

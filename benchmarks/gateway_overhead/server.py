@@ -1,13 +1,14 @@
 """The service as `headway serve` makes it, but for the model: a process on one core, until its input ends.
 
-    python -m gateway_overhead.server --core 0 [--tokens FILE] [--streams PLACE]      prints its port
+    python -m gateway_overhead.server --core 0 [--tokens FILE] [--streams PLACE] [--in-turns]      prints its port
 
-Real are uvicorn on uvloop with the command's protocols and settings, the application with all its layers, the tokens' store in
-SQLite, the limits, the log of streams, metrics and the access log, which is formatted and written to standard error.
+Real are uvicorn on uvloop with the command's protocols and settings, the application with all its layers, the tokens' store
+in SQLite, the limits, the log of streams, metrics and the access log, which is formatted and written to standard error.
 """
 
 import argparse
 import asyncio
+import gc
 import os
 import sys
 import time
@@ -38,14 +39,12 @@ LIMITS = LimitsConfig(tokens_per_min=10_000_000, max_concurrent=1000)
 """The others by default; these two so that nothing is left out of what a call takes, and nothing refused."""
 
 
-async def build(tokens: Path | None, place: str) -> Service:
+async def build(tokens: Path | None, place: str, *, in_turns: bool = False) -> Service:
     """Return the service. `tokens`: the store of those that may call; None = nobody is asked."""
-    clock, metrics, engine = MonotonicClock(), Metrics(), ScriptedEngine()
+    clock, metrics, engine = MonotonicClock(), Metrics(), ScriptedEngine(in_turns=in_turns)
     access = None
     if tokens is not None:
-        access = AccessSettings(
-            access=AccessConfig(tokens=TokensConfig(store=str(tokens))), limits=LIMITS
-        )
+        access = AccessSettings(access=AccessConfig(tokens=TokensConfig(store=str(tokens))), limits=LIMITS)
     served = ServedModel(
         name=NAME,
         engine=engine,
@@ -67,7 +66,7 @@ async def build(tokens: Path | None, place: str) -> Service:
     return Service(app=create_app(gateway), gateway=gateway, engine=engine)
 
 
-async def serve(tokens: Path | None, place: str, profile: Path | None) -> None:
+async def serve(tokens: Path | None, place: str, *, in_turns: bool) -> None:
     """Serve on loopback until standard input ends."""
     ended = asyncio.Event()
 
@@ -76,17 +75,12 @@ async def serve(tokens: Path | None, place: str, profile: Path | None) -> None:
             ended.set()
 
     with bind("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(uvicorn_config(await build(tokens, place)))
+        server = uvicorn.Server(uvicorn_config(await build(tokens, place, in_turns=in_turns)))
         listener.listen(4096)
+        gc.freeze()  # as the command does
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         print(listener.getsockname()[1], flush=True)
         await asyncio.get_running_loop().connect_read_pipe(Watch, sys.stdin)
-        if profile is not None:
-            import cProfile
-
-            with cProfile.Profile() as profiler:
-                await ended.wait()
-            profiler.dump_stats(profile)
         await ended.wait()
         server.should_exit = True
         await serving
@@ -97,11 +91,11 @@ def main() -> None:
     parser.add_argument("--core", type=int, required=True)
     parser.add_argument("--tokens", type=Path)
     parser.add_argument("--streams", default="memory")
-    parser.add_argument("--profile", type=Path, help="where cProfile's statistics go; None = no profile")
+    parser.add_argument("--in-turns", action="store_true")
     args = parser.parse_args()
     os.sched_setaffinity(0, {args.core})
     configure()
-    uvloop.run(serve(args.tokens, args.streams, args.profile))
+    uvloop.run(serve(args.tokens, args.streams, in_turns=args.in_turns))
 
 
 if __name__ == "__main__":

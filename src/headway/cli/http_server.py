@@ -6,6 +6,7 @@ at once. The handlers are there from the beginning: as process 1 of a container 
 """
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -79,6 +80,7 @@ def serve(
                     signals.callback = server.stop_nowait
                     listener.listen(_BACKLOG)
                     _announce(listener, settings.engine.model, host, asks=settings.access is not None)
+                    gc.freeze()  # what start-up made stays; collections would look at it in the middle of streams
                     await server.serve(sockets=[listener])
             except asyncio.CancelledError:
                 if signals.first is None:

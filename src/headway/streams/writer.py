@@ -39,6 +39,8 @@ class StreamWriter:
         After StreamUnread the stream is still open, and after StreamLogUnavailable nobody knows whether `entries` are in the
         log: `fail` it, or leave it to whoever takes it over.
         """
+        if await self._append(entries, progress, None):
+            return
         pressure = Pressure()
         with self._log.room.subscribe(self._lease.stream_id) as room:
             while True:
