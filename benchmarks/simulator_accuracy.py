@@ -43,7 +43,8 @@ from serving import Server
 WORKLOADS = ("light", "medium", "multi-turn")
 SHARES = (0.3, 0.6, 0.8)
 LIMIT = 0.10
-LEAST_REQUESTS = 12
+LEAST_ARRIVALS = 8
+"""Of requests, or of conversations of five turns."""
 LEAST_TTFT_MS = 480
 KNEE_REQUESTS = 200
 OPTIONS = RunOptions(endpoint=simulated_endpoint("none"), num_processes=1)
@@ -207,8 +208,9 @@ def main() -> int:
 
 
 def at_rate(options: RunOptions, rate: float, args: argparse.Namespace) -> RunOptions:
-    """Return the run at `rate` conversations/s: as many requests as come in the time, within bounds."""
-    count = min(args.requests, max(LEAST_REQUESTS, round(rate * args.seconds)))
+    """Return the run at `rate` arrivals/s: as many requests as come in the time, within bounds."""
+    num_turns = 5 if options.workload == "multi-turn" else 1
+    count = min(args.requests, num_turns * max(LEAST_ARRIVALS, round(rate * args.seconds)))
     return replace(options, arrival=f"poisson:{rate:.4g}", num_requests=count)
 
 

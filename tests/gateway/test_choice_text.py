@@ -180,3 +180,12 @@ def test_a_stop_string_held_back_does_not_reach_across_a_call() -> None:
         Piece(0, "Y"),
         ChoiceEnd(0, "tool_calls"),
     ]
+
+
+def test_ids_come_with_the_text_they_complete_and_none_is_lost() -> None:
+    choice = ChoiceText(0, Detokenizer(ByteTokenizer()), StopMatcher(("END",)), tells_ids=True)
+    assert choice.push(b"a\xe2", ()) == (Piece(0, "a", (), (0x61, 0xE2)),)
+    assert choice.push(b"\x82", ()) == ()
+    assert choice.push(b"\xac", ()) == (Piece(0, "€", (), (0x82, 0xAC)),)
+    assert choice.push(b"EN", ()) == ()
+    assert choice.push(b"Dx", ()) == (ChoiceEnd(0, "stop", stop="END", token_ids=tuple(b"END")),)

@@ -159,3 +159,22 @@ async def test_prefix_and_suffix_together_must_fit_the_context() -> None:
     async with s.complete(prompt="a" * 40, suffix="b" * 40) as exchange:
         error = msgspec.json.decode(await exchange.read_body())["error"]
     assert error["code"] == "context_length_exceeded"
+
+
+async def test_token_ids_where_they_are_asked_for() -> None:
+    s = service(answering("ab"))
+    async with s.complete(stream=True, return_token_ids=True) as exchange:
+        chunks = await events(exchange)
+    assert [chunk["choices"][0]["token_ids"] for chunk in chunks] == [[97], [98], []]
+    async with s.complete(return_token_ids=True) as exchange:
+        body = msgspec.json.decode(await exchange.read_body())
+    assert body["choices"][0]["token_ids"] == [97, 98]
+
+
+async def test_log_probabilities_name_tokens_by_their_ids_where_asked_to() -> None:
+    s = service(answering("a"))
+    async with s.complete(logprobs=1, return_tokens_as_token_ids=True) as exchange:
+        body = msgspec.json.decode(await exchange.read_body())
+    logprobs = body["choices"][0]["logprobs"]
+    assert logprobs["tokens"] == ["token_id:97"]
+    assert all(name.startswith("token_id:") for name in logprobs["top_logprobs"][0])

@@ -277,3 +277,28 @@ async def test_leaving_closes_what_the_door_holds() -> None:
     g = Guarded()
     await g.s.gateway.door.close()
     assert g.known.is_closed
+
+
+async def test_with_the_last_place_in_use_its_stream_can_still_be_read() -> None:
+    g = Guarded(CallerLimits(max_concurrent=1))
+    async with g.ask("ann", {"x-headway-resumable": "1"}, stream=True) as exchange:
+        await g.s.engine.wait_requests(1)
+        g.s.engine.emit(g.s.engine.requests[0], [65])
+        await exchange.read_status()
+    who = {"authorization": "Bearer ann"}
+    async with g.s.get(f"/v1/streams/{exchange.headers['x-headway-stream']}", who) as again:
+        assert await again.read_status() == 200
+        async with g.ask("ann") as other:
+            assert await other.read_status() == 429
+        g.s.engine.finish(g.s.engine.requests[0])
+        await again.read_body()
+    await g.s.gateway.wait_idle()
+    assert (await g.limits.show(g.known.callers["ann"])).num_calls == 0
+
+
+async def test_who_tries_names_of_streams_is_slowed() -> None:
+    g = Guarded()
+    for number in range(20):
+        async with g.s.get(f"/v1/streams/{number:032x}", {"authorization": "Bearer ann"}) as exchange:
+            assert await exchange.read_status() == 404
+    assert (await g.limits.show(g.known.callers["ann"])).requests_per_s < 100

@@ -107,6 +107,15 @@ def test_a_heartbeat_is_answered_and_carries_an_acknowledgement() -> None:
         assert message == {"type": "heartbeat", "ms": 123}
 
 
+def test_an_acknowledgement_may_be_ahead_of_what_this_connection_sent() -> None:
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        client.send(json.dumps({"type": "ack", "seq": 8}))  # as an older connection delivered it
+        events = read_to_the_end(client)
+        numbers = [int(str(event["seq"])) for event in events]
+        assert numbers == sorted(set(numbers))
+        assert numbers[-1] > 8
+
+
 @pytest.mark.parametrize(
     "message", ["x", "{}", '{"type": "ack", "seq": 10000}', '{"type": "ack", "seq": 1, "epoch": 7}']
 )

@@ -13,7 +13,7 @@ from support.stream_logs import KINDS, open_gateways
 from support.stream_world import EVERYTHING, SELDOM, World
 
 LIMITS = StreamLimits(max_events=3, lease_ms=1000)
-NUM_EXAMPLES = {"memory": 200, "sqlite": 25, "redis": 10}
+NUM_EXAMPLES = {"memory": 500, "sqlite": 60, "redis": 20}
 
 happenings = st.lists(st.sampled_from(EVERYTHING), min_size=60, max_size=160)
 seldom = st.sampled_from(SELDOM)

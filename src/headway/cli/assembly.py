@@ -34,6 +34,11 @@ class Assembly:
         self._gateway_config = gateway_config
         self._text: TextSide = open_text(Path(engine_config.model_path))
 
+    @property
+    def text(self) -> TextSide:
+        """The model's text side."""
+        return self._text
+
     async def finish(
         self, engine: EngineClient, door: Door, clock: Clock, hook: Hook, metrics: MetricsPage
     ) -> tuple[Gateway, Starlette]:

@@ -20,6 +20,7 @@ from headway.cli.options import (
     positive,
     web_origin,
 )
+from headway.cli.remote_options import add_remote_options, check_choice, remote_config
 from headway.core.request import Pooling
 from headway.gateway.config import GatewayConfig
 from headway.models.sources import served_name
@@ -28,6 +29,7 @@ from headway.wire.profile import ProfileSettings
 if TYPE_CHECKING:
     from headway.cli.main import Subparsers
 
+_DEFAULT_MODEL = "smollm2"
 _GATEWAY = GatewayConfig()
 
 
@@ -42,8 +44,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         "model",
         metavar="MODEL",
         nargs="?",
-        default="smollm2",
-        help=f"{MODEL_HELP} (default: %(default)s)",
+        help=f"{MODEL_HELP} (default: {_DEFAULT_MODEL}, or what --engine serves)",
     )
     network = parser.add_argument_group("network")
     network.add_argument(
@@ -136,6 +137,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         type=Path,
         help="TOML or JSON file with the role and domain that /v1/profile tells programs (default: neither)",
     )
+    add_remote_options(parser)
     add_engine_options(parser)
     add_scheduler_options(parser)
     add_log_options(parser)
@@ -153,13 +155,17 @@ def run(args: argparse.Namespace) -> int:
     from headway.obs.logs import configure
 
     configure(args.log_level.upper(), args.log_json)
+    check_choice(args)
+    model = args.tokenizer or args.model or _DEFAULT_MODEL
     access = None if args.access is None else read_access_file(args.access)
     profile = ProfileSettings() if args.profile is None else read_profile(args.profile)
     with bind(args.host, args.port) as listener:
         check_reach(listener, args.host, asks=access is not None, allow_anonymous=args.allow_anonymous)
-        path = resolve_model(args.model)
+        name = args.served_name or served_name(model)
+        path = resolve_model(model)
         settings = ServiceSettings(
-            engine=engine_config(args, args.served_name or served_name(args.model), str(path)),
+            engine=engine_config(args, name, str(path)),
+            remote=remote_config(args, name),
             gateway=GatewayConfig(
                 max_body_bytes=args.max_body,
                 allow_origins=tuple(args.allow_origin),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headway.cli.access_file import AccessSettings, open_door
-from headway.core.clock import MonotonicClock
+from headway.core.clock import Clock, MonotonicClock
 from headway.core.config import EngineConfig
 from headway.core.errors import ModelFileError
 from headway.core.events import CallEnded, Hook
@@ -23,6 +23,7 @@ from headway.core.hooks import also
 from headway.engine.client import EngineClient
 from headway.engine.frames import LogSettings
 from headway.engine.process import ProcessEngineClient
+from headway.engine.remote_config import RemoteConfig
 from headway.gateway.config import GatewayConfig
 from headway.obs.config import ObsConfig
 from headway.obs.metrics import Metrics
@@ -48,9 +49,14 @@ class Service:
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service is to be. `access`: who may call, and how much; None = everybody, without limits."""
+    """What a service is to be.
+
+    remote   another server that runs the engine; of `engine` then only the model's text and the queue's limits count
+    access   who may call, and how much; None = everybody, without limits
+    """
 
     engine: EngineConfig
+    remote: RemoteConfig | None = None
     gateway: GatewayConfig = GatewayConfig()
     obs: ObsConfig = ObsConfig()
     access: AccessSettings | None = None
@@ -60,7 +66,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
-    """Start the engine, yield the service, end the engine.
+    """Start the engine, yield the service, end the engine. A remote engine that is not there yet is no error.
 
     Raises ModelFileError, ConfigError or EngineDied when the engine cannot start, ConfigError where spans cannot be made or
     what `access` names cannot be opened.
@@ -69,14 +75,11 @@ async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
     clock = MonotonicClock()
     metrics = Metrics(settings.obs.tokens)
     tracing = open_tracing(settings.obs.traces)
-    engine = ProcessEngineClient(
-        settings.engine,
-        clock,
-        metrics,
-        log=LogSettings(setup=LOG_SETUP, level=settings.log_level, json=settings.log_json),
-    )
+    if settings.remote is None:
+        engine, assembly = await _start_own(settings, clock, metrics)
+    else:
+        engine, assembly = await _start_remote(settings, settings.remote, clock, metrics)
     try:
-        assembly = await _start(engine, settings.engine, settings.gateway)
         hook: Hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
         door = await open_door(settings.access, clock, hook)
         gateway, app = await assembly.finish(engine, door, clock, hook, metrics.page)
@@ -89,6 +92,33 @@ async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
         await engine.close()
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
+
+
+async def _start_own(settings: ServiceSettings, clock: Clock, hook: Hook) -> "tuple[EngineClient, Assembly]":
+    engine = ProcessEngineClient(
+        settings.engine,
+        clock,
+        hook,
+        log=LogSettings(setup=LOG_SETUP, level=settings.log_level, json=settings.log_json),
+    )
+    try:
+        return engine, await _start(engine, settings.engine, settings.gateway)
+    except BaseException:
+        await engine.close()
+        raise
+
+
+async def _start_remote(
+    settings: ServiceSettings, remote: RemoteConfig, clock: Clock, hook: Hook
+) -> "tuple[EngineClient, Assembly]":
+    """Read the text side first: the remote engine is asked whether its tokens are the same."""
+    from headway.cli.assembly import Assembly
+    from headway.cli.remote_engine import open_remote_engine
+
+    assembly = await asyncio.to_thread(Assembly, settings.engine, settings.gateway)
+    engine = open_remote_engine(remote, settings.engine.scheduler, assembly.text.tokenizer, clock, hook)
+    await engine.start()
+    return engine, assembly
 
 
 async def _start(

@@ -13,6 +13,7 @@ HeadwayError
 │   ├── ResyncRequired        410  a stream cannot go on from there without a gap
 │   ├── PayloadTooLarge       413
 │   ├── StreamUnread          429  a stream's client acknowledged too little for too long
+│   ├── UpstreamLimited       429  a remote engine's limit for us all, with its Retry-After
 │   ├── HeadersTooLarge       431
 │   ├── OverBudget            400  prompt + max_tokens exceed what the caller may use in a whole minute
 │   └── RateLimited           429  the caller's own limit, with Retry-After: of requests a second
@@ -29,6 +30,8 @@ HeadwayError
 │   ├── AccessUnavailable     who asks cannot be told now: the store of tokens fails
 │   └── EngineUnavailable     the engine process is starting or restarting
 ├── EngineDied                500  the engine ended while the request ran, and none that goes on with it came back
+├── UpstreamFailed            502  a remote engine failed, or answered with what is no answer
+├── UpstreamTimeout           504  a remote engine said nothing for too long
 ├── InternalError             500  a bug of ours; details stay in the log
 ├── ModelFileError            a model file is malformed, truncated or unsupported (CLI: one line, exit code 2)
 ├── ConfigError               a setting is unknown or out of range (CLI: one line, exit code 2)
@@ -120,6 +123,17 @@ class StreamUnread(RequestError):
 
     status = 429
     code = "stream_unread"
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = 1.0) -> None:
+        super().__init__(message, param=param, retry_after_s=retry_after_s)
+
+
+class UpstreamLimited(RequestError):
+    """A remote engine takes no more from this gateway for now; `retry_after_s` is what it said."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "upstream_limited"
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = 1.0) -> None:
         super().__init__(message, param=param, retry_after_s=retry_after_s)
@@ -254,6 +268,20 @@ class EngineDied(HeadwayError):
     code = "engine_died"
 
 
+class UpstreamFailed(HeadwayError):
+    """A remote engine failed, or its answer is none; the request may be sent again."""
+
+    status = 502
+    code = "upstream_failed"
+
+
+class UpstreamTimeout(HeadwayError):
+    """A remote engine said nothing for too long; the request may be sent again."""
+
+    status = 504
+    code = "upstream_timeout"
+
+
 class InternalError(HeadwayError):
     """A bug of ours; the log has the details."""
 
@@ -288,6 +316,7 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         StreamNotFound,
         ResyncRequired,
         StreamUnread,
+        UpstreamLimited,
         RequestTimeout,
         PayloadTooLarge,
         HeadersTooLarge,
@@ -306,6 +335,8 @@ _BY_CODE: dict[str, type[HeadwayError]] = {
         AccessUnavailable,
         EngineUnavailable,
         EngineDied,
+        UpstreamFailed,
+        UpstreamTimeout,
         InternalError,
         ModelFileError,
         ConfigError,

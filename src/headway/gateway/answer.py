@@ -58,6 +58,7 @@ class CollectedChoice:
     parts: list[str] = field(default_factory=list)
     calls: list[CollectedCall] = field(default_factory=list)
     scored: list[ScoredToken] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
     reason: FinishReason = "stop"
     stop: str | None = None
 
@@ -95,6 +96,7 @@ def collect(choices: Sequence[CollectedChoice], events: Iterable[TextEvent]) -> 
             case Piece():
                 choice.parts.append(event.text)
                 choice.scored += event.scored
+                choice.token_ids += event.token_ids
             case ToolCallStart():
                 choice.calls.append(CollectedCall(event.id, event.name))
             case ToolCallArguments():
@@ -103,6 +105,7 @@ def collect(choices: Sequence[CollectedChoice], events: Iterable[TextEvent]) -> 
                 choice.reason = event.reason
                 choice.stop = event.stop
                 choice.scored += event.scored
+                choice.token_ids += event.token_ids
 
 
 def token_text(token: bytes) -> str:

@@ -19,10 +19,19 @@ from headway.wire.chat_response import FinishReason
 
 
 class ChoiceText:
-    """The text of one choice. `num_tokens` counts what was generated, up to the token that completed a stop string."""
+    """The text of one choice. `num_tokens` counts what was generated, up to the token that completed a stop string.
+
+    tells_ids   whether pieces and the end carry the ids of the tokens that came since the event before
+    """
 
     def __init__(
-        self, choice: int, detokenizer: Detokenizer, stop: StopMatcher | None, tools: ToolParser | None = None
+        self,
+        choice: int,
+        detokenizer: Detokenizer,
+        stop: StopMatcher | None,
+        tools: ToolParser | None = None,
+        *,
+        tells_ids: bool = False,
     ) -> None:
         self.choice = choice
         self.num_tokens = 0
@@ -36,6 +45,8 @@ class ChoiceText:
         self._waiting: deque[ScoredToken] = deque()
         self._text: list[str] = []  # released, and not yet in a piece
         self._events: list[TextEvent] = []
+        self._tells_ids = tells_ids
+        self._ids: list[int] = []  # of the tokens that no event has carried yet
 
     @property
     def ended(self) -> bool:
@@ -48,6 +59,8 @@ class ChoiceText:
             return ()
         for index, token_id in enumerate(token_ids):
             self.num_tokens += 1
+            if self._tells_ids:
+                self._ids.append(token_id)
             if logprobs:
                 self._waiting.append(ScoredToken(self._num_read, logprobs[index]))
             self._read(self._detokenizer.push(token_id))
@@ -79,7 +92,7 @@ class ChoiceText:
             scored = ()
             reason = "tool_calls" if reason == "stop" else reason
         stop = None if self._stop is None else self._stop.matched_string
-        self._events.append(ChoiceEnd(self.choice, reason, scored, stop))
+        self._events.append(ChoiceEnd(self.choice, reason, scored, stop, self._take_ids()))
         return self._take()
 
     def _read(self, text: str) -> None:
@@ -127,7 +140,11 @@ class ChoiceText:
         scored: list[ScoredToken] = []
         while self._waiting and self._waiting[0].start < self._num_released:
             scored.append(self._waiting.popleft())
-        self._events.append(Piece(self.choice, text, tuple(scored)))
+        self._events.append(Piece(self.choice, text, tuple(scored), self._take_ids()))
+
+    def _take_ids(self) -> tuple[int, ...]:
+        ids, self._ids = tuple(self._ids), []
+        return ids
 
     def _take(self) -> tuple[TextEvent, ...]:
         self._put_piece()

@@ -62,7 +62,7 @@ class CompletionEndpoint:
     def text_maker(self, call: CompletionCall, served: ServedModel, call_key: bytes) -> TextMaker:
         """Return what makes an empty text for each choice."""
         del call_key  # only chats have tools
-        return served.text_maker(call.options.stop)
+        return served.text_maker(call.options.stop, tells_ids=call.return_token_ids)
 
     def answer(self, call: CompletionCall, head: AnswerHead, tokenizer: Tokenizer) -> Answer:
         """Return the writer of the response."""
@@ -77,6 +77,8 @@ class CompletionEndpoint:
             tokenizer.token_bytes,
             num_logprobs=options.sampling.num_logprobs,
             echoes=[echo for echo in echoes for _ in range(options.n)],
+            tells_ids=call.return_token_ids,
+            names_ids=call.return_tokens_as_token_ids,
         )
 
 
@@ -93,15 +95,29 @@ def _fim(call: CompletionCall, served: ServedModel) -> FimTokens | None:
 
 
 class CompletionAnswer:
-    """Writes completion responses. `echoes`: what each choice's text begins with, "" for nothing."""
+    """Writes completion responses.
+
+    echoes      what each choice's text begins with, "" for nothing
+    tells_ids   whether choices bring token ids
+    names_ids   whether log-probabilities name tokens by their ids
+    """
 
     def __init__(
-        self, head: AnswerHead, token_bytes: TokenBytes, *, num_logprobs: int | None, echoes: Sequence[str]
+        self,
+        head: AnswerHead,
+        token_bytes: TokenBytes,
+        *,
+        num_logprobs: int | None,
+        echoes: Sequence[str],
+        tells_ids: bool = False,
+        names_ids: bool = False,
     ) -> None:
         self._head = head
         self._token_bytes = token_bytes
         self._num_logprobs = num_logprobs
         self._echoes = dict(enumerate(echoes))
+        self._tells_ids = tells_ids
+        self._names_ids = names_ids
 
     def stream(self, events: Sequence[TextEvent]) -> bytes:
         """Encode text and ends, one event each."""
@@ -114,6 +130,7 @@ class CompletionAnswer:
                 text=self._echoes.pop(event.choice, "") + (event.text if isinstance(event, Piece) else ""),
                 logprobs=self._logprob_fields(event.scored) if is_text or event.scored else None,
                 finish_reason=None if isinstance(event, Piece) else event.reason,
+                token_ids=list(event.token_ids) if self._tells_ids else UNSET,
             )
             parts.append(sse.event(self._body([choice], None if self._head.include_usage else UNSET)))
         return b"".join(parts)
@@ -136,6 +153,7 @@ class CompletionAnswer:
                     text=self._echoes[index] + choice.text,
                     logprobs=self._logprob_fields(choice.scored),
                     finish_reason=choice.reason,
+                    token_ids=choice.token_ids if self._tells_ids else UNSET,
                 )
                 for index, choice in enumerate(choices)
             ],
@@ -164,4 +182,4 @@ class CompletionAnswer:
         )
 
     def _text(self, token_id: int) -> str:
-        return token_text(self._token_bytes(token_id))
+        return f"token_id:{token_id}" if self._names_ids else token_text(self._token_bytes(token_id))

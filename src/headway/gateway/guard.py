@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headway.core.errors import Forbidden, HeadwayError
+from headway.core.errors import Forbidden, HeadwayError, StreamNotFound
 from headway.gateway.door import Door
 from headway.gateway.request_info import request_info
 from headway.gateway.stream_socket import deny
@@ -13,6 +13,10 @@ OPEN_PATHS: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """What anybody may know."""
 OPERATORS_PATHS: Final = frozenset({"/metrics"})
 """What tells of all callers."""
+
+STREAMS: Final = "/v1/streams/"
+"""Whose calls take nothing of the limits: the call that began the stream still does, so that with the last place in use it
+could not be read to its end."""
 
 
 class Guard:
@@ -41,7 +45,14 @@ class Guard:
         info.caller = caller = await self._door.caller(headers, client[0] if client else "")
         if scope["path"] in OPERATORS_PATHS and self._door.callers is not None and caller.kind == "user":
             raise Forbidden("Metrics are for tokens of kind admin or service.")
-        async with self._door.call(caller, headers) as info.call:
-            await self._app(scope, receive, send)
+        if scope["path"].startswith(STREAMS):
+            try:
+                await self._app(scope, receive, send)
+            except StreamNotFound:
+                await self._door.note_malformed(caller)
+                raise
+        else:
+            async with self._door.call(caller, headers) as info.call:
+                await self._app(scope, receive, send)
         if info.status in (404, 405):  # answered by the router; endpoints raise what they do not know
             await self._door.note_malformed(caller)

@@ -82,11 +82,16 @@ class ServedModel:
     pooling: Pooling | None = None
 
     def text_maker(
-        self, stop: tuple[str, ...], new_tools: Callable[[int], ToolParser] | None = None
+        self,
+        stop: tuple[str, ...],
+        new_tools: Callable[[int], ToolParser] | None = None,
+        *,
+        tells_ids: bool = False,
     ) -> TextMaker:
         """Return what makes an empty text for each choice of a request, which ends at any string of `stop`.
 
         new_tools   makes what finds a choice's calls; None = tools are not in play
+        tells_ids   whether tokens' ids go with the text
         """
         shown: frozenset[int] = frozenset()
         if self.tool_support is not None and new_tools is not None:
@@ -96,7 +101,8 @@ class ServedModel:
         def new_text(choice: int) -> ChoiceText:
             matcher = StopMatcher(strings) if strings is not None else None
             tools = new_tools(choice) if new_tools is not None else None
-            return ChoiceText(choice, Detokenizer(self.tokenizer, shown=shown), matcher, tools)
+            detokenizer = Detokenizer(self.tokenizer, shown=shown)
+            return ChoiceText(choice, detokenizer, matcher, tools, tells_ids=tells_ids)
 
         return new_text
 

@@ -22,14 +22,14 @@ Put = Callable[[str, bytes, int], Awaitable[None]]
 
 
 class Standings:
-    """Writes in tasks of its own. `now_s`: wall-clock seconds."""
+    """Writes in tasks of its own, those that are not done yet in `tasks`. `now_s`: wall-clock seconds."""
 
     def __init__(self, put: Put, clock: Clock, now_s: Callable[[], float]) -> None:
         self._put = put
         self._clock = clock
         self._now_s = now_s
         self._noted_ns: dict[str, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
 
     def note(self, caller: Caller, limits: Limits) -> None:
         """Have a caller's standing kept, unless it was within the last seconds."""
@@ -41,12 +41,12 @@ class Standings:
             self._noted_ns.clear()
         self._noted_ns[caller.token_id] = now_ns
         task = asyncio.create_task(self._keep(caller, limits))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def close(self) -> None:
         """Give up what is being written."""
-        tasks = tuple(self._tasks)
+        tasks = tuple(self.tasks)
         for task in tasks:
             task.cancel()
         if tasks:

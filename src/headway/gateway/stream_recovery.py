@@ -17,13 +17,14 @@ from headway.streams.record import Recovery
 def recovery_of(gateway: Gateway, endpoints: Mapping[str, Endpoint[Any]]) -> GoOn:
     """Return what makes the rest of a stream, for `Streams.begin`. `endpoints`: by the paths of their routes."""
 
-    def go_on(recovery: Recovery) -> Begun:
-        """Raises EngineDied, and msgspec.DecodeError for what no version like this one wrote."""
+    async def go_on(recovery: Recovery) -> Begun:
+        """Raises EngineDied, EngineUnavailable, Draining; msgspec.DecodeError for what another version wrote."""
         stored = decode_call(recovery.record.meta)
         served = gateway.models.get(stored.head.model)
         endpoint = endpoints.get(stored.endpoint)
         if served is None or endpoint is None:
             raise EngineDied(f"The model `{stored.head.model}` is not served here any more.")
+        await served.engine.wait_ready()
         record = RequestRecord(
             request_id=stored.requests[0].request_id.rpartition("-")[0],
             model=served.name,

@@ -184,13 +184,14 @@ class _Conversation:
             raise InvalidRequest("The acknowledgement is of another epoch.", param="epoch")
         await self._streams.log.ack(self._stream_id, position.epoch, position.seq)
         self._delivery.acknowledged(position.seq, self._clock.now_ns())
+        self._follower.skip_to(self._delivery.sent)  # it may be ahead: an older connection delivered more
 
     async def _publish(self, page: Page) -> None:
         if page.complete:
             self._last_seq = page.events[-1].seq if page.events else self._follower.after
             self._close_ns = self._clock.now_ns() + int(LAST_ACK_S * NS_PER_S)
-        by_seq = {event.seq: event for event in page.events}
-        for event in page.events:
+        by_seq = {event.seq: event for event in page.events if event.seq > self._delivery.sent}
+        for event in by_seq.values():
             await self._act(
                 self._delivery.numbered(event.seq, event.entry.kind, self._clock.now_ns()), by_seq
             )

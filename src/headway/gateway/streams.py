@@ -7,7 +7,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class Begun(NamedTuple):
     record: RequestRecord
 
 
-GoOn = Callable[[Recovery], Begun]
+GoOn = Callable[[Recovery], Awaitable[Begun]]
 """Makes what is left of a stream; raises HeadwayError where nothing but a splice could follow."""
 
 
@@ -189,7 +189,7 @@ class Streams:
             patience_ns=self.terms.patience_ns,
         )
         try:
-            generation, answer, request = go_on(recovery)
+            generation, answer, request = await go_on(recovery)
         except Exception as error:
             if not isinstance(error, HeadwayError):
                 logger.exception("a stream of another process could not be read")

@@ -16,11 +16,12 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that one choice gained: never empty."""
+    """Text that one choice gained: never empty. `token_ids`: its tokens since the last event, where asked for."""
 
     choice: int
     text: str
     scored: tuple[ScoredToken, ...] = ()
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,16 @@ class ToolCallArguments:
 class ChoiceEnd:
     """A choice ended.
 
-    scored   tokens without text of their own that no piece carried
-    stop     the stop string that ended it, if one did
+    scored      tokens without text of their own that no piece carried
+    stop        the stop string that ended it, if one did
+    token_ids   of the tokens that no piece carried, where they are asked for
     """
 
     choice: int
     reason: FinishReason
     scored: tuple[ScoredToken, ...] = ()
     stop: str | None = None
+    token_ids: tuple[int, ...] = ()
 
 
 TextEvent = Piece | ToolCallStart | ToolCallArguments | ChoiceEnd

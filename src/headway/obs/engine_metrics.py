@@ -57,7 +57,8 @@ class EngineMetrics:
         """Take an engine's report."""
         model = self._model(event.model)
         model.stats = event.stats
-        model.step_times.observe_ns(event.stats.step_ns)
+        if event.stats.steps_total:  # a remote engine's steps are its own affair
+            model.step_times.observe_ns(event.stats.step_ns)
 
     def on_state(self, event: EngineStateChanged) -> None:
         """Take an engine's new state."""

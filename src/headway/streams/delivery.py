@@ -155,7 +155,7 @@ class Delivery:
         """The client has everything up to `seq`, an event of the log; an older acknowledgement changes nothing.
 
         `seq` may be ahead of `sent`: what an earlier connection had brought reached the client after he attached. Events up
-        to it need not be sent any more.
+        to it need not be sent any more: let the follower `skip_to` it, and do not number those that were read already.
         """
         if self.state == "detached" or seq <= self.acked:
             return []

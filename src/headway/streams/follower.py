@@ -3,6 +3,7 @@
 from types import TracebackType
 from typing import Self
 
+from headway.core.errors import ResyncRequired
 from headway.streams.log import StreamLog
 from headway.streams.record import Page
 
@@ -11,11 +12,7 @@ PAGE_EVENTS = 64
 
 
 class Follower:
-    """One reader. Leaving it as a context ends the subscription.
-
-    after   the last number it has read; a WebSocket sets it to `Delivery.sent` before each page, since acknowledgements may
-            be ahead of what was sent
-    """
+    """One reader. `after`: the last number it has read, or need not read. Leaving it as a context ends the subscription."""
 
     __slots__ = ("_epoch", "_log", "_news", "_stream_id", "after")
 
@@ -39,10 +36,19 @@ class Follower:
 
     async def page(self, limit: int = PAGE_EVENTS) -> Page:
         """Return the next events, as far as there are any by now. Raises as `next_page` does."""
-        page = await self._log.read(self._stream_id, self._epoch, self.after, limit)
-        if page.events:
-            self.after = page.events[-1].seq
-        return page
+        while True:
+            after = self.after
+            try:
+                page = await self._log.read(self._stream_id, self._epoch, after, limit)
+            except ResyncRequired:
+                if self.after == after:
+                    raise
+                continue
+            if self.after != after:  # it was told meanwhile that it need not read so much
+                continue
+            if page.events:
+                self.after = page.events[-1].seq
+            return page
 
     async def wait(self) -> None:
         """Return once there may be more than the last `page` showed, or `wake` was called; one task at a time."""
@@ -51,6 +57,12 @@ class Follower:
     def wake(self) -> None:
         """End `wait`, this one or the next."""
         self._news.notify()
+
+    def skip_to(self, seq: int) -> None:
+        """Go on after `seq`, if that is ahead: the client has it, and may have acknowledged it before it was read here."""
+        if seq > self.after:
+            self.after = seq
+            self._news.notify()
 
     def __enter__(self) -> Self:
         return self

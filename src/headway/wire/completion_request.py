@@ -1,4 +1,7 @@
-"""A text completion request: bytes in, a checked `CompletionCall` out. Field by field after OpenAI's API reference."""
+"""A text completion request: bytes in, a checked `CompletionCall` out. Field by field after OpenAI's API reference.
+
+`return_token_ids` and `return_tokens_as_token_ids` are vLLM's extensions: whoever puts a gateway in front wants tokens back.
+"""
 
 from typing import Annotated, Final
 
@@ -26,18 +29,24 @@ class CompletionFields(OptionFields, kw_only=True):
     suffix: str | None = None
     best_of: int | None = None
     logprobs: Annotated[int | None, between(0, MAX_LOGPROBS)] = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
 
 
 class CompletionCall(msgspec.Struct, frozen=True, kw_only=True):
     """A checked request. `model` None: the caller named none. Choices of prompt i have the indices i·n to i·n+n-1.
 
-    suffix   what follows the text that is asked for (fill in the middle); "" = nothing
+    suffix                       what follows the text that is asked for (fill in the middle); "" = nothing
+    return_token_ids             whether choices bring their tokens' ids beside the text
+    return_tokens_as_token_ids   whether log-probabilities name tokens as `token_id:N` instead of by their text
     """
 
     model: str | None
     prompts: tuple[Prompt, ...]
     suffix: str
     echo: bool
+    return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = False
     options: GenerationOptions
 
 
@@ -70,5 +79,11 @@ def parse_completion(body: bytes) -> CompletionCall:
     if suffix and not all(isinstance(prompt, str) for prompt in prompts):
         raise InvalidRequest("`suffix` needs prompts that are text, not token ids.", param="suffix")
     return CompletionCall(
-        model=fields.model, prompts=prompts, suffix=suffix, echo=bool(fields.echo), options=options
+        model=fields.model,
+        prompts=prompts,
+        suffix=suffix,
+        echo=bool(fields.echo),
+        return_token_ids=bool(fields.return_token_ids),
+        return_tokens_as_token_ids=bool(fields.return_tokens_as_token_ids),
+        options=options,
     )

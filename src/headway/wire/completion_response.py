@@ -19,12 +19,16 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One choice, or its part of a chunk (`finish_reason` null until its last)."""
+    """One choice, or its part of a chunk (`finish_reason` null until its last).
+
+    token_ids   what the text was made of, where it was asked for; tokens come with the text they complete
+    """
 
     index: int
     text: str
     logprobs: CompletionLogprobs | None = None
     finish_reason: FinishReason | None = None
+    token_ids: list[int] | UnsetType = UNSET
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
