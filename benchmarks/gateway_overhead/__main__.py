@@ -20,7 +20,9 @@ from peers.render import replace_table
 def main() -> None:
     parser = argparse.ArgumentParser(prog="gateway_overhead", description="What the gateway itself costs.")
     parser.add_argument("--rate", type=int, default=500, help="requests a second (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=5, help="of each case and round (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=5, help="of each case and round (default: %(default)s)"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--out", type=Path, help="another file; then the document stays as it is")
     parser.add_argument("--print", action="store_true", help="print the table and write nothing")

@@ -33,7 +33,7 @@ class Found:
         self.cpu_s = 0.0
 
     async def add(self, server: Process, requests: Sequence[bytes], seconds: float) -> None:
-        """Measure for a while; where the server cannot keep up, begin anew at half the rate, in this round and the others."""
+        """Measure for a while; where the server cannot keep up, anew at half the rate, in this round and the others."""
         while True:
             try:
                 await offer(server.port, requests, self.rate, WARM_UP_S)
@@ -72,7 +72,9 @@ async def measure(rate: int, seconds: float, rounds: int) -> dict[str, Any]:
         folder = Path(name)
         store, answer = folder / "tokens.sqlite3", folder / "answer"
         tokens = await make_tokens(store, NUM_CALLERS)
-        async with running("gateway_overhead.server", *CASES[0].arguments(SERVER_CORE, store, folder)) as server:
+        async with running(
+            "gateway_overhead.server", *CASES[0].arguments(SERVER_CORE, store, folder)
+        ) as server:
             answer.write_bytes(await raw_answer(server.port, request(None, resumable=False)))
         for _ in range(rounds):
             async with running("gateway_overhead.null", "--core", str(SERVER_CORE), str(answer)) as server:

@@ -1,4 +1,4 @@
-"""A model that costs next to nothing: an engine that answers from a script, a token for each byte, a template of one line."""
+"""A model that costs next to nothing: an engine that answers from a script, a token for each byte, a template of a line."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence

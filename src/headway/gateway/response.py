@@ -96,7 +96,9 @@ class Responder:
             sending = self._send(message).__await__()
             try:
                 waits_for = next(sending)
-            except StopIteration:  # nearly always: then no timer is set, which costs a third of what sending does
+            except (
+                StopIteration
+            ):  # nearly always: then no timer is set, which costs a third of what sending does
                 return
             async with asyncio.timeout(self._timeout_s):
                 await _Begun(waits_for, sending)
