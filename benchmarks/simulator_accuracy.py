@@ -37,8 +37,11 @@ from headway.simulator.loader import Service
 from headway.simulator.simulation import simulate, simulated_endpoint
 from headway.simulator.talk import Lengths, lengths_of
 from headway.simulator.time_serving import warm_up
+from peers.places import RESULTS, ROOT
+from peers.render import replace_table
 from scheduling.knee import Trial, bracket, next_rate
 from serving import Server
+from simulator_table import BEGIN, DOCUMENT, END, render
 
 WORKLOADS = ("light", "medium", "multi-turn")
 SHARES = (0.3, 0.6, 0.8)
@@ -174,7 +177,11 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--knee", choices=("simulated", "measured"), default="simulated")
-    parser.add_argument("--output", type=Path, help="keep the JSON object, written anew after every run")
+    parser.add_argument(
+        "--output",
+        type=lambda text: Path(text).absolute(),
+        help="keep the JSON object, written anew after every run; in bench/results the table of docs/simulator.md, too",
+    )
     args = parser.parse_args()
     model = open_model(args.model)
     real = Real(args.model)
@@ -203,6 +210,10 @@ def main() -> int:
             text = json.dumps(report(args, calibrations, knees, cells), indent=1)
             if args.output is not None:
                 args.output.write_text(text + "\n")
+                if args.output.is_relative_to(RESULTS):
+                    replace_table(
+                        DOCUMENT, render(json.loads(text), str(args.output.relative_to(ROOT))), BEGIN, END
+                    )
     print(text)
     return 0 if all(each["within"] for cell in cells for each in cell.errors().values()) else 1
 
@@ -230,6 +241,7 @@ def report(
                     "fit": found.fit,
                     "engine_ns": found.engine_ns,
                     "serving_step_ns": found.serving_step_ns,
+                    "serving_row_ns": found.serving_row_ns,
                     "request_ns": found.request_ns,
                     "prompt_token_ns": found.prompt_token_ns,
                 }

@@ -17,8 +17,8 @@ def _heading(data: Mapping[str, Any], source: str) -> str:
     floor = data["cases"][NULL]["last_ms"]["p50"]
     return (
         f"{data['date']}, {data['callers']} callers, bodies of {data['body_bytes']:,} bytes, answers of "
-        f"{data['events']} tokens; {data['rounds']} rounds of {data['seconds']:g} s by turns. Milliseconds beyond the null server's median, which is "
-        f"{floor:.2f}. Raw data: `{source}`."
+        f"{data['events']} tokens; {data['rounds']} rounds of {data['seconds']:g} s by turns. Milliseconds beyond the null "
+        f"server's median, which is {floor:.2f}. Raw data: `{source}`."
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import format_report
 import result_tables
+import simulator_table
 from endpoints import public_tool
 from endpoints.render import render as render_endpoints
 from flow_control.render import render as render_flow
@@ -54,6 +55,7 @@ def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
         ("flow", DOCUMENT, render_flow),
         ("gateway", DOCUMENT, render_gateway),
         ("prompts", DOCUMENT, render_prompts),
+        ("simulator", simulator_table.DOCUMENT, simulator_table.render),
         ("public-tool", public_tool.DOCUMENT, public_tool.render),
     ],
 )

@@ -152,6 +152,23 @@ def test_a_step_takes_what_runner_python_and_serving_take() -> None:
     assert CalibratedCost(calibration()).step_ns(step) == runner_ns + 1500 + 2 * 15
 
 
+def test_a_prompts_tokens_may_take_longer_while_they_are_served() -> None:
+    step = Step(
+        tokens=array("i", [1, 2, 3, 4]),
+        positions=array("i", [9, 0, 1, 2]),
+        sequence_starts=array("i", [0, 1, 4]),
+        context_lens=array("i", [9, 0]),
+        block_table=array("i", [0, 1]),
+        block_table_starts=array("i", [0, 1, 2]),
+        adapter_ids=array("i", [0, 0]),
+        output_rows=array("i", [0]),
+        output_kinds=array("i", [0]),
+        sampling=None,
+    )
+    alone = CalibratedCost(calibration()).step_ns(step)
+    assert CalibratedCost(calibration(serving_row_ns=100.0)).step_ns(step) == alone + 3 * 100
+
+
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     write_calibration(calibration(), path)

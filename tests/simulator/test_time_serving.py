@@ -54,13 +54,18 @@ class Server:
 def test_costs_of_serving_are_found_again() -> None:
     limits = SchedulerConfig(policy="fcfs", itl_target_s=None, max_draft_tokens=0)
     true = msgspec.structs.replace(
-        machine(), serving_step_ns=(0.3 * MS, 0.05 * MS), request_ns=2.0 * MS, prompt_token_ns=5000.0
+        machine(),
+        serving_step_ns=(0.3 * MS, 0.05 * MS),
+        serving_row_ns=20_000.0,
+        request_ns=2.0 * MS,
+        prompt_token_ns=5000.0,
     )
     server = Server(true, limits)
     found = time_serving(machine(), limits, EstimatedPrompts(VOCABULARY), LIKE, server.measure)
     assert found.serving_step_ns == pytest.approx(true.serving_step_ns, rel=0.1)  # not always 12 streams
     assert found.request_ns == pytest.approx(true.request_ns, rel=0.05)
     assert found.prompt_token_ns == pytest.approx(true.prompt_token_ns, rel=0.05)
+    assert found.serving_row_ns == pytest.approx(true.serving_row_ns, rel=0.1)
     assert server.asked[0] == "context:64:repeat closed:12"  # warms it up
 
 

@@ -87,7 +87,8 @@ def _lines(found: "Calibration") -> Iterator[str]:
         yield "Serving was not measured: a shape has no tokenizer."
         return
     yield (
-        f"Serving: {serving[0] / 1e3:,.0f} µs a step and {serving[1] / 1e3:,.0f} µs a stream more; "
+        f"Serving: {serving[0] / 1e3:,.0f} µs a step, {serving[1] / 1e3:,.0f} µs a stream and "
+        f"{found.serving_row_ns / 1e3:,.1f} µs a computed prompt token more; "
         f"{found.request_ns / 1e6:,.1f} ms a request and {found.prompt_token_ns / 1e3:,.1f} µs a prompt token before its "
         "queue."
     )

@@ -80,6 +80,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     coefficients     of `TERMS`, of the runner alone
     engine_ns        the engine's own Python: of a step, and of each of its sequences
     serving_step_ns  what a step takes longer while it is served: at all, and for each of its streams
+    serving_row_ns   and for each token of a prompt that it computes
     request_ns, prompt_token_ns   what a request takes before the engine has it, and each token of its prompt
     served           whether those were measured
     """
@@ -93,6 +94,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     fit: Fit
     engine_ns: tuple[_Ns, _Ns] = (0.0, 0.0)
     serving_step_ns: tuple[_Ns, _Ns] = (0.0, 0.0)
+    serving_row_ns: _Ns = 0.0
     request_ns: _Ns = 0.0
     prompt_token_ns: _Ns = 0.0
     served: bool = False
@@ -122,7 +124,9 @@ class CalibratedCost:
         """See StepCost."""
         load, found = load_of(step), self.calibration
         engine, serving = found.engine_ns, found.serving_step_ns
+        prompt_rows = load.rows - (load.sequences - load.chunks)
         overhead = engine[0] + serving[0] + (engine[1] + serving[1]) * load.sequences
+        overhead += found.serving_row_ns * prompt_rows
         return max(0, round(found.runner_ns(load) + overhead))
 
 

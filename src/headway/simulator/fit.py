@@ -43,6 +43,16 @@ def fit_steps(fitted: Sequence[Timed], held_out: Sequence[Timed]) -> tuple[Mappi
     )
 
 
+def fit_sum(rows: Sequence[Sequence[float]], ys: Sequence[float]) -> list[float]:
+    """Return the weights, none below zero, with which each row's numbers come nearest to its y."""
+    numbers = np.array(rows, dtype=np.float64)
+    scales = numbers.max(axis=0)
+    scales[scales == 0] = 1.0
+    found, _ = nnls(numbers / scales, np.maximum(0.0, np.array(ys, dtype=np.float64)))
+    weights: list[float] = (found / scales).tolist()
+    return weights
+
+
 def fit_line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
     """Return (base, slope) of y = base + slope x, neither below zero; of one point all is base."""
     columns = np.array([[1.0, x] for x in xs]) if len(set(xs)) > 1 else np.array([[1.0, 0.0] for _ in xs])

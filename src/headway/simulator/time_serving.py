@@ -1,12 +1,13 @@
 """Finds what serving adds to the engine's time: real runs of a server on this machine, less the simulation of the same.
 
 What is left over of the inter-token latency of one stream and of many is what steps take longer while they are served: the
-gateway and the client share the processor. What is left over of TTFT, of short prompts and long, is what the way to the
-engine takes: HTTP, template, tokenizer, the hop.
+gateway and the client share the processor. What is left over of TTFT, of short prompts and of long ones that are cached, is
+what the way to the engine takes: HTTP, template, tokenizer, the hop. What is left over of long prompts that are not cached
+beyond that is what computing them takes longer.
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -17,7 +18,7 @@ from headway.lab.exchange import Exchange
 from headway.lab.latency import tpot_ns, ttft_ns
 from headway.lab.run_options import RunOptions
 from headway.simulator.calibration import CalibratedCost, Calibration
-from headway.simulator.fit import fit_line
+from headway.simulator.fit import fit_line, fit_sum
 from headway.simulator.loader import Service
 from headway.simulator.prompts import PromptMaker
 from headway.simulator.simulation import records
@@ -40,10 +41,11 @@ def time_serving(
     Raises ConfigError where the server's answers fail.
     """
     _answered(measure(warm_up(like)))
-    one = replace(like, workload="light", arrival="closed:1", num_requests=10, output_tokens=32)
-    many = replace(one, arrival=f"closed:{MANY}", num_requests=4 * MANY)
-    long = replace(one, workload="medium", num_requests=6, output_tokens=4)
-    real = [_answered(measure(options)) for options in (one, many, long)]
+    one = replace(like, workload="light", arrival="closed:1", num_requests=30, output_tokens=32)
+    many = replace(one, arrival=f"closed:{MANY}", num_requests=16 * MANY)
+    cached = replace(one, workload="shared-prefix:1:12", num_requests=12, output_tokens=4)
+    long = replace(one, workload="medium", num_requests=8, output_tokens=4)
+    real = [_answered(measure(options)) for options in (one, many, cached, long)]
 
     def simulated(options: RunOptions, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
         service = Service(
@@ -58,13 +60,15 @@ def time_serving(
     pairs = [simulated(options, exchanges) for options, exchanges in zip((one, many), real, strict=False)]
     more = [_median(tpot_ns, real[run]) - _median(tpot_ns, pairs[run]) for run in (0, 1)]
     found = msgspec.structs.replace(found, serving_step_ns=fit_line((1.0, float(MANY)), more))
-    lengths, waits = [], []
-    for options, exchanges in ((one, real[0]), (long, real[2])):
-        wait_ns = _median(ttft_ns, exchanges) - _median(ttft_ns, simulated(options, exchanges))
-        waits.append(wait_ns)
-        lengths.append(statistics.median(_prompt_tokens(exchanges)))
-    request_ns, prompt_token_ns = fit_line(lengths, waits)
-    return msgspec.structs.replace(found, request_ns=request_ns, prompt_token_ns=prompt_token_ns)
+    runs = ((one, real[0]), (cached, real[2]), (long, real[3]))
+    waits = [
+        _median(ttft_ns, exchanges) - _median(ttft_ns, simulated(options, exchanges))
+        for options, exchanges in runs
+    ]
+    request_ns, prompt_token_ns, serving_row_ns = fit_sum([_asked(exchanges) for _, exchanges in runs], waits)
+    return msgspec.structs.replace(
+        found, request_ns=request_ns, prompt_token_ns=prompt_token_ns, serving_row_ns=serving_row_ns
+    )
 
 
 def warm_up(like: RunOptions) -> RunOptions:
@@ -91,13 +95,23 @@ def _answered(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
 
 def _median(figure: Callable[[Exchange], float | None], exchanges: Sequence[Exchange]) -> float:
     """Return the median of those that have the figure, in ns; 0 where none has."""
-    kept = sorted(exchanges, key=lambda exchange: (exchange.conversation, exchange.turn))[_LEFT_OUT:]
-    values = [value for exchange in kept if (value := figure(exchange)) is not None]
+    values = [value for exchange in _kept(exchanges) if (value := figure(exchange)) is not None]
     return float(statistics.median(values)) if values else 0.0
 
 
-def _prompt_tokens(exchanges: Sequence[Exchange]) -> Iterator[float]:
-    for exchange in exchanges:
-        usage = exchange.answer.usage
-        if usage is not None and usage.prompt_tokens is not None:
-            yield float(usage.prompt_tokens)
+def _kept(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    return sorted(exchanges, key=lambda exchange: (exchange.conversation, exchange.turn))[_LEFT_OUT:]
+
+
+def _asked(exchanges: Sequence[Exchange]) -> tuple[float, float, float]:
+    """Return what the median request of a run was: one request, its prompt's tokens, those of them that were computed."""
+    usages = [exchange.answer.usage for exchange in _kept(exchanges)]
+    prompts = [
+        usage.prompt_tokens for usage in usages if usage is not None and usage.prompt_tokens is not None
+    ]
+    computed = [
+        usage.prompt_tokens - (usage.cached_tokens or 0)
+        for usage in usages
+        if usage is not None and usage.prompt_tokens is not None
+    ]
+    return 1.0, float(statistics.median(prompts)), float(statistics.median(computed))
