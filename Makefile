@@ -14,7 +14,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
 .PHONY: help setup serve lab test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
-	bench-scheduling bench-flow bench-simulator bench-policies bench-prompts wheel-check clean
+	bench-scheduling bench-flow bench-gateway bench-simulator bench-policies bench-prompts wheel-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -72,6 +72,10 @@ bench-scheduling: setup $(STAMP)/dev
 ## make bench-flow     a burst and a scan, static limits against dynamic ones, in virtual time (docs/performance.md)
 bench-flow: setup $(STAMP)/dev
 	PYTHONPATH=benchmarks $(BIN)/python -m flow_control $(BENCH_ARGS)
+
+## make bench-gateway  what the gateway itself costs a request and an idle stream (docs/performance.md)
+bench-gateway: setup $(STAMP)/dev
+	PYTHONPATH=benchmarks $(BIN)/python -m gateway_overhead $(BENCH_ARGS)
 
 ## make bench-simulator  how far `headway simulate` is off the real engine on this machine (docs/simulator.md)
 bench-simulator: lab $(STAMP)/dev

@@ -13,6 +13,7 @@ import simulator_table
 from endpoints import public_tool
 from endpoints.render import render as render_endpoints
 from flow_control.render import render as render_flow
+from gateway_overhead.render import render as render_gateway
 from peers.places import DOCUMENT, RESULTS, ROOT
 from peers.render import render
 from prompts.render import render as render_prompts
@@ -52,6 +53,7 @@ def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
         ("endpoints", DOCUMENT, render_endpoints),
         ("scheduling", DOCUMENT, render_scheduling),
         ("flow", DOCUMENT, render_flow),
+        ("gateway", DOCUMENT, render_gateway),
         ("prompts", DOCUMENT, render_prompts),
         ("simulator", simulator_table.DOCUMENT, simulator_table.render),
         ("public-tool", public_tool.DOCUMENT, public_tool.render),

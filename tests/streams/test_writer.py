@@ -86,6 +86,8 @@ async def test_an_error_overtakes_what_waits_for_room() -> None:
 
 async def test_a_writer_that_is_cancelled_while_the_log_writes_knows_what_is_in_it() -> None:
     class SlowLog(MemoryLog):
+        appends_at_once = False
+
         def __init__(self) -> None:
             super().__init__(StreamLimits(), WallClock())
             self.may_go_on = asyncio.Event()
@@ -117,6 +119,8 @@ async def test_a_writer_that_is_cancelled_while_the_log_writes_knows_what_is_in_
 
 class DeafLog(MemoryLog):
     """Appends, and says that it could not, as a log on another machine may."""
+
+    appends_at_once = False
 
     is_deaf = False
 

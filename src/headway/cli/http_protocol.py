@@ -18,6 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from headway.cli.held_head import HeldHead
 from headway.core.errors import (
     HeadersTooLarge,
     HeadwayError,
@@ -132,7 +133,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._expects_headers = False
         self._num_beside = 0
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle is not before:  # else it becomes a socket
+            self.cycle.transport = HeldHead(self.transport, self.loop)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         """Hand a part of the body on."""

@@ -6,6 +6,7 @@ at once. The handlers are there from the beginning: as process 1 of a container 
 """
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -75,10 +76,11 @@ def serve(
         with StopSignals(lambda _: task.cancel()) as signals:
             try:
                 async with running_service(settings) as service:
-                    server = DrainingServer(_uvicorn_config(service), service, drain_timeout_s)
+                    server = DrainingServer(uvicorn_config(service), service, drain_timeout_s)
                     signals.callback = server.stop_nowait
                     listener.listen(_BACKLOG)
                     _announce(listener, settings.engine.model, host, asks=settings.access is not None)
+                    gc.freeze()  # what start-up made stays; collections would look at it in the middle of streams
                     await server.serve(sockets=[listener])
             except asyncio.CancelledError:
                 if signals.first is None:
@@ -90,7 +92,8 @@ def serve(
     return uvloop.run(run())
 
 
-def _uvicorn_config(service: Service) -> uvicorn.Config:
+def uvicorn_config(service: Service) -> uvicorn.Config:
+    """Return how uvicorn serves a service: bounded, quiet, on the loop that runs."""
     limits = HttpLimits(
         max_connections=min(HttpLimits().max_connections, _num_descriptors() - _OWN_DESCRIPTORS)
     )

@@ -5,7 +5,7 @@ Pure ASGI. It knows no endpoint. A traceback goes to the log, never to a client.
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -76,39 +76,31 @@ class Edge:
         scope[SCOPE_KEY] = info
         if self._trust_traces:
             info.trace_parent = parse_trace_parent(scope["headers"])
-        status = CLIENT_CLOSED_STATUS
 
-        async def send_with_id(message: Message) -> None:
-            nonlocal status
+        def send_with_id(message: Message) -> Awaitable[None]:  # no coroutine: it is called with every event
             if message["type"] == "http.response.start":
-                status = message["status"]
+                info.status = message["status"]
                 limits = [(name.encode(), value.encode()) for name, value in rate_headers(info.quotas)]
                 message["headers"] = [
                     *message["headers"],
                     (b"x-request-id", info.request_id.encode()),
                     *limits,
                 ]
-            await send(message)
+            return send(message)
 
         try:
             await self._answer(scope, receive, send_with_id, info)
         finally:
             end_ns = self._clock.now_ns()
+            status = CLIENT_CLOSED_STATUS if info.status is None else info.status
             if scope["path"] not in _PROBES:
                 self._tell(info.ended(scope, status, end_ns))
             _log_access(scope, info, status, end_ns)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, info: RequestInfo) -> None:
-        started = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         responder = Responder(send, timeout_s=self._send_timeout_s, error_body=info.error_body)
         try:
-            await self._app(scope, receive, watched_send)
+            await self._app(scope, receive, send)
         except (ClientGone, SlowReader):
             return
         except HeadwayError as error:
@@ -120,7 +112,7 @@ class Edge:
         # Its frames hold the request's body, and this one's the error: a circle, which would wait for the collector.
         info.error = failure = failure.with_traceback(None)
         failure.__cause__ = failure.__context__ = None
-        if not started:
+        if info.status is None:
             if failure.status in _REFUSALS:
                 self._tell(info.refused(failure))
             try:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.core.errors import Forbidden, HeadwayError, StreamNotFound
 from headway.gateway.door import Door
@@ -45,22 +45,14 @@ class Guard:
         info.caller = caller = await self._door.caller(headers, client[0] if client else "")
         if scope["path"] in OPERATORS_PATHS and self._door.callers is not None and caller.kind == "user":
             raise Forbidden("Metrics are for tokens of kind admin or service.")
-        no_such_route = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal no_such_route
-            if message["type"] == "http.response.start":
-                no_such_route = message["status"] in (404, 405)
-            await send(message)
-
         if scope["path"].startswith(STREAMS):
             try:
-                await self._app(scope, receive, watched_send)
+                await self._app(scope, receive, send)
             except StreamNotFound:
                 await self._door.note_malformed(caller)
                 raise
         else:
             async with self._door.call(caller, headers) as info.call:
-                await self._app(scope, receive, watched_send)
-        if no_such_route:  # answered by the router; endpoints raise what they do not know
+                await self._app(scope, receive, send)
+        if info.status in (404, 405):  # answered by the router; endpoints raise what they do not know
             await self._door.note_malformed(caller)

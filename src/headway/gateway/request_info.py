@@ -34,6 +34,7 @@ class RequestInfo:
     call          what it takes of its caller's limits
     terms         what the request asks of scheduling; None = it was not asked, or nobody trusts what it says
     record        set once the request named a model
+    status        of the response, once it has begun; None = it has not, or the request is a socket's
     error         what ended it, also after a stream had begun
     trace_parent  the caller's place in its trace, where it is believed
     """
@@ -45,6 +46,7 @@ class RequestInfo:
     call: Call = field(default_factory=Call)
     terms: ServiceTerms | None = None
     record: RequestRecord | None = None
+    status: int | None = None
     error: HeadwayError | None = None
     trace_parent: TraceParent | None = None
 

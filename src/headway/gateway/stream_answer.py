@@ -1,7 +1,6 @@
 """Sends a resumable stream to one client as server-sent events, from where he stands, live or replayed."""
 
 import asyncio
-from typing import Any
 
 from headway.core.errors import HeadwayError
 from headway.gateway.client_watch import ClientWatch
@@ -11,7 +10,6 @@ from headway.gateway.stream_run import StreamRun
 from headway.gateway.streams import Streams
 from headway.streams.follower import Follower
 from headway.streams.ids import FIRST_EPOCH
-from headway.streams.record import Page
 from headway.wire import sse
 from headway.wire.resumable import STREAM_HEADER
 
@@ -52,45 +50,36 @@ async def send_stream(
     Raises SlowReader, and what ended the stream for this reader, the log's errors among them.
     """
     responder.stream_headers = stream_headers(stream_id)
-    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    client.on_gone(gone.cancel)
+    run: StreamRun | None = None
     with Follower(streams.log, stream_id, epoch, after) as follower, streams.reading(stream_id):
+        client.on_gone(follower.wake)
         await responder.stream(b"")
-        run = streams.run_of(stream_id)
-        while True:
-            page = asyncio.ensure_future(follower.next_page())
-            try:
-                run = await _wait(streams, stream_id, run, page, gone, responder)
-                if gone.done():
-                    return
-                events, complete = page.result()
-            finally:
-                page.cancel()
-            data = wire_bytes(stream_id, epoch, events)
-            if complete:
-                await responder.stream_end(data)
+        while not client.gone:
+            run = streams.run_of(stream_id) or run  # another may go on with it
+            page = await follower.page()
+            if page.complete:
+                await responder.stream_end(wire_bytes(stream_id, epoch, page.events))
                 return
-            await responder.stream(data)
+            if page.events:
+                await responder.stream(wire_bytes(stream_id, epoch, page.events))
+            elif run is not None and run.broken.done():
+                raise run.broken.result()
+            elif not await _news(follower, streams.ping_s):
+                await responder.stream(sse.PING)
 
 
-async def _wait(
-    streams: Streams,
-    stream_id: str,
-    run: StreamRun | None,
-    page: "asyncio.Future[Page]",
-    gone: "asyncio.Future[None]",
-    responder: Responder,
-) -> StreamRun | None:
-    """Wait for a page or until the client left, keeping the connection alive; return the run that writes the stream.
+async def _news(follower: Follower, patience_s: float) -> bool:
+    """Wait until there may be more; return False if nothing was heard for so long."""
+    is_late = False
 
-    Raises what keeps the rest of the answer out of the log.
-    """
-    while True:
-        run = streams.run_of(stream_id) or run  # another may go on with it
-        ends: set[asyncio.Future[Any]] = {page, gone} if run is None else {page, gone, run.broken}
-        done, _ = await asyncio.wait(ends, timeout=streams.ping_s, return_when=asyncio.FIRST_COMPLETED)
-        if page in done or gone in done:
-            return run
-        if run is not None and run.broken.done():
-            raise run.broken.result()
-        await responder.stream(sse.PING)
+    def late() -> None:
+        nonlocal is_late
+        is_late = True
+        follower.wake()
+
+    timer = asyncio.get_running_loop().call_later(patience_s, late)
+    try:
+        await follower.wait()
+    finally:
+        timer.cancel()
+    return not is_late

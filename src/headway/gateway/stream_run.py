@@ -108,7 +108,7 @@ class StreamRun:
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
         except asyncio.CancelledError:
             if not self._terms.keeps_steps:  # else the next process goes on with it
-                self.broken.set_result(Draining("The server is shutting down; send the request again."))
+                self._break(Draining("The server is shutting down; send the request again."))
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
             raise
         except Exception as error:
@@ -124,6 +124,8 @@ class StreamRun:
 
     async def open(self) -> None:
         """Give the stream its name now, though nothing has come yet. Raises StreamLogFull, StreamLogUnavailable."""
+        if self._writer is not None:
+            return
         async with self._opening:
             if self._writer is None:
                 lease = await self._log.create(self.stream_id, self._owner, self._meta)
@@ -204,7 +206,11 @@ class StreamRun:
         except (LeaseLost, StreamOver):
             return
         except HeadwayError:
-            self.broken.set_result(error)
+            self._break(error)
+
+    def _break(self, error: HeadwayError) -> None:
+        self.broken.set_result(error)
+        self._log.news.notify(self.stream_id)
 
 
 def _look_at(opened: "asyncio.Future[None]") -> None:

@@ -8,6 +8,8 @@ import codecs
 from collections.abc import Collection
 from typing import Protocol
 
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
 
 class TokenBytes(Protocol):
     """What a detokenizer needs to know of a tokenizer."""
@@ -30,7 +32,7 @@ class Detokenizer:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
         self._shown = shown
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._decoder = _new_decoder(errors="replace")
 
     def push(self, token_id: int) -> str:
         """Take a token and return the text that is certain now; raises IndexError for an unknown id."""

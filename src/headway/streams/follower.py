@@ -29,6 +29,14 @@ class Follower:
         Raises StreamNotFound or ResyncRequired when the stream went away or its numbering changed meanwhile.
         """
         while True:
+            page = await self.page(limit)
+            if page.events or page.complete:
+                return page
+            await self.wait()
+
+    async def page(self, limit: int = PAGE_EVENTS) -> Page:
+        """Return the next events, as far as there are any by now. Raises as `next_page` does."""
+        while True:
             after = self.after
             try:
                 page = await self._log.read(self._stream_id, self._epoch, after, limit)
@@ -36,13 +44,19 @@ class Follower:
                 if self.after == after:
                     raise
                 continue
-            if self.after != after:
+            if self.after != after:  # it was told meanwhile that it need not read so much
                 continue
             if page.events:
                 self.after = page.events[-1].seq
-            if page.events or page.complete:
-                return page
-            await self._news.wait()
+            return page
+
+    async def wait(self) -> None:
+        """Return once there may be more than the last `page` showed, or `wake` was called; one task at a time."""
+        await self._news.wait()
+
+    def wake(self) -> None:
+        """End `wait`, this one or the next."""
+        self._news.notify()
 
     def skip_to(self, seq: int) -> None:
         """Go on after `seq`, if that is ahead: the client has it, and may have acknowledged it before it was read here."""

@@ -26,10 +26,14 @@ class StreamExists(RuntimeError):
 
 
 class StreamLog(Protocol):
-    """Keeps streams. `news`: events or an end came; `room`: acknowledged events made room."""
+    """Keeps streams. `news`: events or an end came; `room`: acknowledged events made room.
+
+    appends_at_once   `append` waits for nothing, so that nothing can happen between its beginning and its end
+    """
 
     news: Feed
     room: Feed
+    appends_at_once: bool
 
     async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
         """Begin an open stream. Raises StreamLogFull; StreamExists for an id that is known, even of one that is gone."""

@@ -11,6 +11,8 @@ from headway.streams.table import StreamTable
 class MemoryLog:
     """A `StreamLog`. `now_ms`: wall-clock milliseconds."""
 
+    appends_at_once = True
+
     def __init__(self, limits: StreamLimits, now_ms: Callable[[], int]) -> None:
         self.news = Feed()
         self.room = Feed()

@@ -53,6 +53,8 @@ _decode: Final = msgspec.msgpack.Decoder(Entry).decode
 class RedisLog:
     """A `StreamLog` at a URL such as `redis://host:6379/0`; made by `open`. `now_ms`: wall-clock milliseconds."""
 
+    appends_at_once = False
+
     def __init__(self, url: str, limits: StreamLimits, now_ms: Callable[[], int], timeout_s: float) -> None:
         self.news = Feed()
         self.room = Feed()

@@ -31,6 +31,8 @@ T = TypeVar("T")
 class SqliteLog:
     """A `StreamLog`; made by `open`. `now_ms`: wall-clock milliseconds."""
 
+    appends_at_once = False
+
     def __init__(
         self, table: StreamTable, file: StreamFile, journal: Journal, now_ms: Callable[[], int]
     ) -> None:

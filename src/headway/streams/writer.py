@@ -39,6 +39,8 @@ class StreamWriter:
         After StreamUnread the stream is still open, and after StreamLogUnavailable nobody knows whether `entries` are in the
         log: `fail` it, or leave it to whoever takes it over.
         """
+        if await self._append(entries, progress, None):
+            return
         pressure = Pressure()
         with self._log.room.subscribe(self._lease.stream_id) as room:
             while True:
@@ -72,6 +74,8 @@ class StreamWriter:
         await self._log.renew(self._lease)
 
     async def _append(self, entries: Sequence[Entry], progress: bytes, end: EndState | None) -> bool:
+        if self._log.appends_at_once:
+            return await self._append_in_turn(entries, progress, end)
         # A caller that is cancelled must not leave `last_seq` behind the log, so the append goes on without him.
         return await asyncio.shield(asyncio.ensure_future(self._append_in_turn(entries, progress, end)))
 

@@ -1,0 +1,1 @@
+"""What the gateway itself costs a request, and an idle stream: no model, no tokenisation, all the rest real."""
