@@ -9,6 +9,7 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -66,7 +67,7 @@ class Streams:
         self.terms = terms
         self.ping_s = ping_s
         self._clock = clock
-        self._tell = tell
+        self._new_run = partial(StreamRun, log=log, clock=clock, terms=terms, tell=tell)
         self._runs: dict[str, StreamRun] = {}
         self._num_readers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -86,17 +87,13 @@ class Streams:
         meta: bytes,
     ) -> tuple[StreamRun, "asyncio.Task[None]"]:
         """Begin an answer that outlives its connection; return it, and the task that carries it out."""
-        run = StreamRun(
+        run = self._new_run(
             new_stream_id(secrets.token_bytes),
-            log=self.log,
-            clock=self._clock,
-            terms=self.terms,
             owner=owner,
             generation=generation,
             answer=answer,
             record=record,
             limited=limited,
-            tell=self._tell,
             meta=meta,
         )
         limited.is_kept = True
@@ -198,17 +195,13 @@ class Streams:
                 await writer.fail(Entry("error", msgspec.json.encode(error_body(told))))
             return
         logger.info("going on with a stream of another process", extra={"request_id": request.request_id})
-        run = StreamRun(
+        run = self._new_run(
             stream_id,
-            log=self.log,
-            clock=self._clock,
-            terms=self.terms,
             owner=record.owner,
             generation=generation,
             answer=answer,
             record=request,
             limited=Call(),
-            tell=self._tell,
             writer=writer,
         )
         for _ in range(self._num_readers[stream_id]):
