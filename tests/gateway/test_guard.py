@@ -10,6 +10,7 @@ import pytest
 from headway.core.caller import Caller, CallerLimits
 from headway.core.clock import ManualClock
 from headway.core.errors import AccessUnavailable, QueueFull, Unauthenticated
+from headway.core.messages import ErrorInfo
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
 from headway.flow.local import LocalLimits
@@ -61,6 +62,7 @@ class Guarded:
         config: LimitsConfig | None = None,
         *,
         trust_headers: bool = False,
+        grace_s: float = 1000,
     ) -> None:
         self.clock = ManualClock(5_000_000_000)
         own = limits or CallerLimits()
@@ -77,7 +79,7 @@ class Guarded:
             script,
             door=Door(self.known, self.limits),
             streams=Streams(
-                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, StreamTerms(grace_s=1000)
+                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, StreamTerms(grace_s=grace_s)
             ),
             config=GatewayConfig(trust_headers=trust_headers),
         )
@@ -302,3 +304,75 @@ async def test_who_tries_names_of_streams_is_slowed() -> None:
         async with g.s.get(f"/v1/streams/{number:032x}", {"authorization": "Bearer ann"}) as exchange:
             assert await exchange.read_status() == 404
     assert (await g.limits.show(g.known.callers["ann"])).requests_per_s < 100
+
+
+async def _abandoned_level(g: Guarded) -> float:
+    shown = await g.limits.show(g.known.callers["ann"])
+    return sum(part.level for part in shown.why if part.signal == "abandoned")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_answers_that_are_left_tell_of_their_caller_and_those_read_make_up_for_them(
+    stream: bool,
+) -> None:
+    g = Guarded()
+    for number in range(3):
+        async with g.ask("ann", stream=stream) as exchange:
+            await g.s.engine.wait_requests(number + 1)
+            g.s.engine.emit(g.s.engine.requests[-1], [65])
+            if stream:
+                await exchange.read_status()
+        await g.s.gateway.wait_idle()
+    assert await _abandoned_level(g) == 3
+    async with g.ask("ann", stream=stream) as exchange:
+        await g.s.engine.wait_requests(4)
+        g.s.engine.finish(g.s.engine.requests[-1])
+        await exchange.read_body()
+    assert await _abandoned_level(g) == 2
+
+
+async def test_a_resumable_stream_is_left_when_its_grace_is_over() -> None:
+    g = Guarded(grace_s=0)
+    resumable = {"x-headway-resumable": "1"}
+    async with g.ask("ann", resumable, stream=True) as exchange:
+        await g.s.engine.wait_requests(1)
+        g.s.engine.emit(g.s.engine.requests[0], [65])
+        await exchange.read_status()
+        assert await _abandoned_level(g) == 0
+    await g.s.gateway.wait_idle()
+    assert await _abandoned_level(g) == 1
+    async with g.ask("ann", resumable, stream=True):  # and so is one that nobody can come back to
+        await g.s.engine.wait_requests(2)
+    await g.s.gateway.wait_idle()
+    assert await _abandoned_level(g) == 2
+
+
+async def test_a_resumable_stream_that_ends_within_its_grace_makes_up_for_another_only_if_it_is_read() -> (
+    None
+):
+    g = Guarded()
+    async with g.ask("ann", stream=True) as exchange:
+        await g.s.engine.wait_requests(1)
+    await g.s.gateway.wait_idle()
+    for number, is_read in ((2, False), (3, True)):
+        async with g.ask("ann", {"x-headway-resumable": "1"}, stream=True) as exchange:
+            await g.s.engine.wait_requests(number)
+            request = g.s.engine.requests[-1]
+            g.s.engine.emit(request, [65])
+            await exchange.read_status()
+            if is_read:
+                g.s.engine.finish(request)
+                await exchange.read_body()
+        if not is_read:
+            g.s.engine.finish(request)
+        await g.s.gateway.wait_idle()
+        assert await _abandoned_level(g) == (0 if is_read else 1)
+
+
+async def test_a_server_that_ends_answers_does_not_hold_it_against_their_callers() -> None:
+    g = Guarded()
+    async with g.ask("ann", stream=True) as exchange:
+        await g.s.engine.wait_requests(1)
+        g.s.engine.fail(g.s.engine.requests[0], ErrorInfo(code="engine_died", message="Gone."))
+        await exchange.read_body()
+    assert await _abandoned_level(g) == 0

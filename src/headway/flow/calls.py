@@ -12,18 +12,24 @@ from contextlib import asynccontextmanager
 from headway.core.caller import Caller
 from headway.core.quota import Quotas
 from headway.flow.limits import Admission, Limits, Place, Reservation
+from headway.flow.signals import Signal
 
 
 class LimitedCall:
-    """A call that was let in. `num_used`: tokens it has used by now, 0 at first."""
+    """A call that was let in.
 
-    __slots__ = ("_limits", "_reservation", "admission", "num_used")
+    num_used     tokens it has used by now, 0 at first
+    abandoned    whether its caller left its answer, or read it to the end; None = neither, or it is not known
+    """
+
+    __slots__ = ("_limits", "_reservation", "abandoned", "admission", "num_used")
 
     def __init__(self, limits: Limits, admission: Admission) -> None:
         self._limits = limits
         self._reservation: Reservation | None = None
         self.admission = admission
         self.num_used = 0
+        self.abandoned: bool | None = None
 
     @property
     def place(self) -> Place:
@@ -40,11 +46,15 @@ class LimitedCall:
         self._reservation = await self._limits.reserve(self.admission, num_tokens)
 
     async def end(self) -> None:
-        """Settle; `limited` does so."""
+        """Settle, and remember how its caller took the answer; `limited` does so."""
         if self._reservation is not None:
             await self._limits.settle(self._reservation, self.num_used)
         else:
             await self._limits.release(self.admission)
+        if self.abandoned:
+            await self._limits.note(self.admission.caller, Signal("abandoned"))
+        elif self.abandoned is False and self.admission.risk > 0:  # else there is nothing to make up for
+            await self._limits.note(self.admission.caller, Signal("finished"))
 
 
 @asynccontextmanager

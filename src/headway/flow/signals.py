@@ -41,7 +41,7 @@ RULES: Final[Mapping[SignalKind, Rule]] = {
     # A scan sends hundreds; a client with a bug sends one kind, and is helped by being told, not by being slowed.
     "malformed": Rule(120, 0.05, "malformed requests"),
     # Editors abandon most completions: one a second settles at 0.43, which slows to 87 a second who asks for one.
-    "abandoned": Rule(60, 0.005, "abandoned streams"),
+    "abandoned": Rule(60, 0.005, "abandoned answers"),
     "burst": Rule(60, 0.005, "requests in bursts beyond what is usual for the user"),
     "new_fingerprint": Rule(600, 0.1, "clients never seen before"),
     "new_region": Rule(1800, 0.5, "regions never seen before"),

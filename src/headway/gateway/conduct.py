@@ -130,14 +130,18 @@ async def conduct(
                         responder=responder,
                     )
                 )
-        except (ClientGone, asyncio.CancelledError):
+        except (ClientGone, asyncio.CancelledError) as error:
             if not info.call.is_kept:  # else whoever kept it says how it ended
                 record.end("cancelled", status=CLIENT_CLOSED_STATUS)
+                if isinstance(error, ClientGone):
+                    info.call.note_answer(abandoned=True)
             raise
         except HeadwayError as error:
             record.end_with_error(error)
             raise
         except SlowReader:
+            if not info.call.is_kept:
+                info.call.note_answer(abandoned=True)
             raise
         except Exception as error:
             failure = unexpected(error, info.request_id)
@@ -145,6 +149,8 @@ async def conduct(
             if responder.started:
                 await responder.error(failure)
             raise failure from error
+        if not info.call.is_kept:
+            info.call.note_answer(abandoned=False)
 
 
 async def read_call(

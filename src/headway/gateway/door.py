@@ -110,11 +110,6 @@ class Door:
         if self.limits is not None:
             await self.limits.note(caller, Signal("malformed"))
 
-    async def note_end(self, caller: Caller, *, abandoned: bool) -> None:
-        """An answer was read to its end, or left before it."""
-        if self.limits is not None:
-            await self.limits.note(caller, Signal("abandoned" if abandoned else "finished"))
-
     async def close(self) -> None:
         """Let go of stores."""
         if self._standings is not None:
@@ -159,6 +154,11 @@ class Call:
         """It has used so many by now."""
         if self._call is not None:
             self._call.num_used = num_tokens
+
+    def note_answer(self, *, abandoned: bool) -> None:
+        """Its answer was left before its end, or read to it."""
+        if self._call is not None:
+            self._call.abandoned = abandoned
 
     async def end(self) -> None:
         """Settle."""

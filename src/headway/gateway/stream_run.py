@@ -156,6 +156,7 @@ class StreamRun:
         if self._num_readers or self._is_over:
             return
         if self._writer is None:
+            self._limited.note_answer(abandoned=True)
             self.cancel(StreamUnread("The client left before the stream had a name."))
         else:
             self._start_grace()
@@ -165,6 +166,7 @@ class StreamRun:
 
     def _abandon(self) -> None:
         emit(self._tell, StreamAbandoned())
+        self._limited.note_answer(abandoned=True)
         waited = f"{self._terms.grace_s:g} s"
         self.cancel(StreamUnread(f"Nobody read the stream for {waited}; send the request again."))
 
@@ -189,6 +191,8 @@ class StreamRun:
         assert self._writer is not None
         await self._writer.end(last_entries(self._answer, usage))
         self._record.end(self._generation.outcome, status=200, usage=usage)
+        if self._num_readers:  # else nobody knows whether it will be read
+            self._limited.note_answer(abandoned=False)
 
     async def _fail(self, error: HeadwayError) -> None:
         if error is self._end:
