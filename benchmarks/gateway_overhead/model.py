@@ -1,13 +1,17 @@
-"""A model that costs next to nothing: an engine that answers from a script, a token for each byte, a template of a line."""
+"""A model that costs next to nothing: an engine that answers from a script, a token for each byte, a template of a line.
+
+What is read of it comes as from any engine: by the stream that holds what waits.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from headway.core.events import EngineState
 from headway.core.messages import ChoiceFinished, EngineInfo, EngineStats, Finished, TokenDelta, Usage
 from headway.core.request import Request
 from headway.engine.client import RequestEvent
+from headway.engine.request_table import RequestStream
 
 Batch = tuple[RequestEvent, ...]
 
@@ -24,35 +28,41 @@ INFO: Final = EngineInfo(
 class ScriptedEngine:
     """An `EngineClient` whose steps have a token each, as many as the request asks for.
 
-    in_turns   a step takes a turn of the event loop, as one that comes from an engine does; else all are there at once
+    in_turns   a step comes in a turn of the event loop of its own, as one of an engine does; else all come in the first
     """
 
     def __init__(self, *, in_turns: bool = False) -> None:
         self._in_turns = in_turns
         self.state: EngineState = "ready"
         self.info = INFO
-        self._silent: dict[str, _Steps] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: dict[str, tuple[Request, RequestStream]] = {}
 
     def statistics(self) -> EngineStats:
         """See `EngineClient`."""
         return EngineStats(num_running=len(self._silent))
 
-    def submit_nowait(self, request: Request) -> AsyncIterator[Batch]:
+    def submit_nowait(self, request: Request) -> RequestStream:
         """See `EngineClient`."""
-        if request.max_tokens not in (QUEUED, BEGUN):
-            return _Steps(_answer(request), in_turns=self._in_turns)
-        steps = _Steps(_tokens(request, 1 if request.max_tokens == BEGUN else 0))
-        steps.at_end = _end(request, 1, "cancelled")
-        self._silent[request.request_id] = steps
-        return steps
+        stream = RequestStream(request)
+        if request.max_tokens in (QUEUED, BEGUN):
+            self._silent[request.request_id] = request, stream
+            for step in _tokens(request, 1 if request.max_tokens == BEGUN else 0):
+                stream.push(step)
+        else:
+            task = asyncio.create_task(self._answer(request, stream))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return stream
 
     def cancel_nowait(
         self, request_id: str, choice: int | None = None, reason: Literal["cancelled", "stop"] = "cancelled"
     ) -> None:
         """See `EngineClient`; only silent requests can still be cancelled."""
         del choice, reason
-        if (steps := self._silent.pop(request_id, None)) is not None:
-            steps.end()
+        if (silent := self._silent.pop(request_id, None)) is not None:
+            request, stream = silent
+            stream.push(_end(request, 1, "cancelled"))
 
     async def release_session(self, tenant: str, session: str) -> bool:
         """There are no sessions."""
@@ -73,37 +83,12 @@ class ScriptedEngine:
     async def close(self) -> None:
         """There is nothing to end."""
 
-
-class _Steps:
-    """What one request gets. `at_end`: after it was cancelled; None = it ends by itself."""
-
-    def __init__(self, batches: Iterator[Batch], *, in_turns: bool = False) -> None:
-        self._batches = batches  # each made when its turn comes, as what an engine sends is read
-        self._in_turns = in_turns
-        self._more = asyncio.Event()
-        self.at_end: Batch | None = None
-
-    def end(self) -> None:
-        self._more.set()
-
-    def __aiter__(self) -> "_Steps":
-        return self
-
-    async def __anext__(self) -> Batch:
-        if self._in_turns:
-            await asyncio.sleep(0)
-        batch = next(self._batches, None)
-        if batch is None and self.at_end is not None:
-            await self._more.wait()
-            batch, self.at_end = self.at_end, None
-        if batch is None:
-            raise StopAsyncIteration
-        return batch
-
-
-def _answer(request: Request) -> Iterator[Batch]:
-    yield from _tokens(request, request.max_tokens)
-    yield _end(request, request.max_tokens, "length")
+    async def _answer(self, request: Request, stream: RequestStream) -> None:
+        for step in _tokens(request, request.max_tokens):
+            stream.push(step)
+            if self._in_turns:
+                await asyncio.sleep(0)
+        stream.push(_end(request, request.max_tokens, "length"))
 
 
 def _tokens(request: Request, count: int) -> Iterator[Batch]:

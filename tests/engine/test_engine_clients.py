@@ -26,7 +26,7 @@ from headway.engine.process import ProcessEngineClient
 from headway.engine.supervisor import SupervisedEngineClient
 from headway.engine.thread import ThreadEngineClient
 from support import standin_engine
-from support.standin_engine import CONFIG, FACTORY, PAUSE_AFTER, child_env, request
+from support.standin_engine import CONFIG, FACTORY, PAUSE_AFTER, child_env, read_until_paused, request
 
 pytestmark = pytest.mark.anyio
 
@@ -65,20 +65,15 @@ async def read(stream: AsyncIterator[tuple[RequestEvent, ...]]) -> list[RequestE
     return [event async for events in stream for event in events]
 
 
-async def read_until_paused(stream: AsyncIterator[tuple[RequestEvent, ...]]) -> None:
-    for _ in range(PAUSE_AFTER):
-        await anext(stream)
-
-
 async def test_a_request_goes_round(make: Make) -> None:
     events: list[Event] = []
     async with started(make(hook=events.append)) as client:
         assert client.state == "ready"
         assert client.info.system_fingerprint == "standin"
-        steps = [step async for step in client.submit_nowait(request("a", max_tokens=3))]
-        assert [step[0] for step in steps] == [TokenDelta("a", 0, (1000 + i,)) for i in range(3)]
-        assert steps[-1][1] == ChoiceFinished("a", 0, "length")
-        assert isinstance(steps[-1][2], Finished)
+        *tokens, choice, finished = await read(client.submit_nowait(request("a", max_tokens=3)))
+        assert tokens == [TokenDelta("a", 0, (1000 + i,)) for i in range(3)]
+        assert choice == ChoiceFinished("a", 0, "length")
+        assert isinstance(finished, Finished)
         assert client.num_requests == 0
         assert client.statistics().steps_total == 3
     states = [event.state for event in events if isinstance(event, EngineStateChanged)]

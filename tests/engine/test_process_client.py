@@ -21,7 +21,7 @@ from headway.core.messages import ChoiceFinished, Finished
 from headway.engine.client import RequestEvent
 from headway.engine.frames import LogSettings
 from headway.engine.process import ProcessEngineClient, describe_exit
-from support.standin_engine import CONFIG, FACTORY, PAUSE_AFTER, child_env, request
+from support.standin_engine import CONFIG, FACTORY, PAUSE_AFTER, child_env, read_until_paused, request
 
 pytestmark = pytest.mark.anyio
 
@@ -96,8 +96,7 @@ async def test_a_killed_engine_ends_requests_with_a_typed_error_and_comes_back(
     clock, sleeper, states = ManualClock(), Sleeper(), States()
     async with started(client_of(clock=clock, hook=states, sleep=sleeper)) as client:
         streams = [client.submit_nowait(request(f"r{i}", max_tokens=100, n=2)) for i in range(3)]
-        for _ in range(PAUSE_AFTER):
-            await anext(streams[0])
+        await read_until_paused(streams[0])
         first_pid = client.pid
         assert first_pid is not None
         os.kill(first_pid, signal.SIGKILL)
@@ -288,6 +287,13 @@ async def test_signals_to_the_group_do_not_end_the_engine() -> None:
         os.kill(client.pid, signal.SIGINT)
         os.kill(client.pid, signal.SIGTERM)
         assert isinstance((await read(client.submit_nowait(request("a"))))[-1], Finished)
+
+
+async def test_the_engine_takes_no_processor_from_who_answers_clients() -> None:
+    async with started(client_of()) as client:
+        assert client.pid is not None
+        assert os.sched_getscheduler(client.pid) == os.SCHED_BATCH
+    assert os.sched_getscheduler(0) != os.SCHED_BATCH
 
 
 async def test_an_engine_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,6 +302,46 @@ async def test_what_is_over_expires_and_is_remembered_as_gone_for_a_while(gatewa
     assert await log.find(A) is None
 
 
+async def test_where_it_is_crowded_what_ended_first_goes_before_its_time(gateways: Gateways) -> None:
+    log, clock = gateways.one, gateways.clock
+    names = [f"{n:032x}" for n in range(5)]
+    for number, name in enumerate(names):
+        lease = await log.create(name, "tok", b"")
+        if number != 1:
+            await log.append(lease, 0, [END], end="ended")
+        clock.ms += 1
+    assert await gateways.two.expire() >= 2  # of five, three quarters may stay
+    assert [(await found(log, name)).state for name in names[:3]] == ["gone", "open", "gone"]
+    await log.create(A, "tok", b"")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "limits",
+    [StreamLimits(max_total_events=40), StreamLimits(max_total_bytes=40 * entry("x").num_bytes)],
+    ids=["events", "bytes"],
+)
+async def test_events_and_bytes_crowd_too_but_what_is_open_stays(
+    kind: str, limits: StreamLimits, tmp_path: Path
+) -> None:
+    async with open_gateways(kind, tmp_path, limits) as gateways:
+        log = gateways.one
+        lease = await log.create(A, "tok", b"")
+        await log.append(lease, 0, [entry("x")] * 20)
+        for name, count in ((B, 4), (C, 6)):
+            ended = await log.create(name, "tok", b"")
+            await log.append(ended, 0, [entry("x")] * count, end="ended")
+            gateways.clock.ms += 1
+        assert await log.expire() == 0
+        await log.append(lease, 20, [entry("x")])  # 31 of 40
+        assert await log.expire() >= 1
+        assert (await found(log, B)).state == "gone"
+        await log.append(lease, 21, [entry("x")] * 12)
+        await log.expire()
+        assert ((await found(log, C)).state, (await found(log, A)).state) == ("gone", "open")
+        assert await log.expire() == 0
+
+
 async def test_an_open_stream_does_not_expire(gateways: Gateways) -> None:
     await gateways.one.create(A, "tok", b"")
     gateways.clock.ms += 10_000_000

@@ -7,7 +7,7 @@ without work until it is cancelled, so that a test can hold it in mid-stream.
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from headway.core.clock import Clock
@@ -32,6 +32,7 @@ from headway.core.messages import (
 )
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
+from headway.engine.client import RequestEvent
 
 PAUSE_AFTER = 8
 CONFIG = EngineConfig(model="standin")
@@ -51,6 +52,13 @@ def request(request_id: str, max_tokens: int = 3, n: int = 1, num_prompt_tokens:
         max_tokens=max_tokens,
         n=n,
     )
+
+
+async def read_until_paused(stream: AsyncIterator[tuple[RequestEvent, ...]]) -> None:
+    """Read all that comes of a request longer than `PAUSE_AFTER` tokens."""
+    left = PAUSE_AFTER
+    while left:
+        left -= sum(isinstance(event, TokenDelta) and event.choice == 0 for event in await anext(stream))
 
 
 @dataclass

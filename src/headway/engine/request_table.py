@@ -6,15 +6,24 @@ writes it: the engine, or `end_all` when the engine has gone. It knows no transp
 
 import asyncio
 from collections import deque
+from typing import Final
 
 from headway.core.errors import HeadwayError
 from headway.core.messages import ChoiceFinished, ErrorInfo, Finished, StepOutputs, TokenDelta, Usage
 from headway.core.request import Request
 from headway.engine.client import RequestEvent
 
+STEPS_AT_ONCE: Final = 64
+"""Most that a reader who fell behind gets as one."""
+_ORDER: Final = {TokenDelta: 0, ChoiceFinished: 1, Finished: 2}
+
 
 class RequestStream:
     """What each step did for one request, in order: an async iterator for one reader.
+
+    A reader who keeps up gets a step at a time. One who does not gets what waits as if it were one step, tokens before ends,
+    so that what he does once for a step (a write to a socket, a commit) puts him no further behind. The first step always
+    comes alone: somebody waits for it.
 
     It may be left at any time; what nobody reads is bounded by the request's `max_tokens`.
     """
@@ -26,6 +35,7 @@ class RequestStream:
         self._cancelled: set[int | None] = set()
         self._steps: deque[tuple[RequestEvent, ...]] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._begun = False
         self._ended = False
 
     def __aiter__(self) -> "RequestStream":
@@ -42,7 +52,15 @@ class RequestStream:
                 await self._waiter
             finally:
                 self._waiter = None
-        return self._steps.popleft()
+        events = self._steps.popleft()
+        if not self._begun or not self._steps:
+            self._begun = True
+            return events
+        joined = list(events)
+        for _ in range(min(len(self._steps), STEPS_AT_ONCE - 1)):
+            joined += self._steps.popleft()
+        joined.sort(key=lambda event: _ORDER[type(event)])
+        return tuple(joined)
 
     def push(self, events: tuple[RequestEvent, ...]) -> bool:
         """Append one step's events and wake the reader; return whether the request has ended."""

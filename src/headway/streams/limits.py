@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from headway.streams.record import Entry
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+CROWDED: Final = 0.75
+"""The share of any bound on all streams together beyond which those that are over go before their time."""
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -18,7 +21,7 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                                        8,192 events, twice what a chat generates unless asked for more
     max_total_events, max_total_bytes  of all streams together; `meta` counts as bytes
     max_streams                        that are not gone
-    ttl_ms                             from a stream's end until it is gone
+    ttl_ms                             from a stream's end until it is gone, where there is room for so long
     remembered_ms                      from then on, until it is unknown
     lease_ms                           until others may take over a stream whose gateway says nothing
     """
@@ -49,6 +52,15 @@ class Usage:
 def num_bytes_of(entries: Sequence[Entry]) -> int:
     """Return what `entries` count for against a bound of bytes."""
     return sum(entry.num_bytes for entry in entries)
+
+
+def is_crowded(num_streams: int, total: Usage, limits: StreamLimits) -> bool:
+    """Whether what is kept leaves too little room for streams that begin, or go on, before anybody looks again."""
+    return (
+        num_streams > CROWDED * limits.max_streams
+        or total.num_events > CROWDED * limits.max_total_events
+        or total.num_bytes > CROWDED * limits.max_total_bytes
+    )
 
 
 def fits(num_events: int, num_bytes: int, stream: Usage, total: Usage, limits: StreamLimits) -> bool:

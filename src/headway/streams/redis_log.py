@@ -24,7 +24,7 @@ from redis.exceptions import RedisError
 from headway.core.errors import ConfigError, StreamLogFull
 from headway.streams.feed import Feed
 from headway.streams.ids import stream_not_found
-from headway.streams.limits import StreamLimits, num_bytes_of
+from headway.streams.limits import StreamLimits, is_crowded, num_bytes_of
 from headway.streams.log import LeaseLost, StreamExists
 from headway.streams.record import (
     EndState,
@@ -44,7 +44,7 @@ from headway.streams.table import never_was
 logger = logging.getLogger(__name__)
 
 _RECONNECT_S: Final = 0.5
-_EXPIRED_AT_ONCE: Final = 500
+_MADE_ROOM_AT_ONCE: Final = 20
 _SIZE: Final = struct.Struct(">I")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Entry).decode
@@ -181,17 +181,20 @@ class RedisLog:
 
     async def remove(self, stream_id: str) -> None:
         """Let a stream be gone."""
-        await self._script.call("remove", stream_id, self._now_ms() + self._limits.remembered_ms, "")
-        self._notify(stream_id)
+        await self._remove(stream_id)
 
     async def expire(self) -> int:
         """Let old streams be gone, forget older ones; several gateways may do so at once."""
         now_ms = self._now_ms()
         num_removed = 0
         for stream_id in await self._script.due("over", now_ms):
-            answer = await self._script.call("remove", stream_id, now_ms + self._limits.remembered_ms, now_ms)
-            num_removed += answer[0] == b"ok"
-            self._notify(stream_id)
+            num_removed += await self._remove(stream_id, now_ms)
+        while is_crowded(*await self._script.kept(), self._limits):
+            first = await self._script.first("over", _MADE_ROOM_AT_ONCE)
+            for stream_id in first:
+                num_removed += await self._remove(stream_id)
+            if not first:
+                break
         for stream_id in await self._script.due("gone", now_ms, keep=self._limits.max_streams):
             await self._script.call("forget", stream_id)
         return num_removed
@@ -203,6 +206,13 @@ class RedisLog:
             await asyncio.wait({self._listening})
         await self._script.close()
         await self._listener.aclose()
+
+    async def _remove(self, stream_id: str, over_ms: int | None = None) -> bool:
+        """Let a stream be gone, if it is over by `over_ms` unless that is None; return whether that changed something."""
+        until_ms = self._now_ms() + self._limits.remembered_ms
+        answer = await self._script.call("remove", stream_id, until_ms, "" if over_ms is None else over_ms)
+        self._notify(stream_id)
+        return bool(answer[0] == b"ok")
 
     def _lease_end(self) -> int:
         return self._now_ms() + self._limits.lease_ms

@@ -13,6 +13,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from headway.core.errors import StreamLogUnavailable
 from headway.streams.courier import Courier
+from headway.streams.limits import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +64,20 @@ class StreamScript:
         if keep is not None:
             num_too_many = min(await self._ask(lambda: self._client.zcard(key)) - keep, _AT_ONCE)
             if num_too_many > len(due):
-                due = await self._ask(lambda: self._client.zrange(key, 0, num_too_many - 1))
+                return await self.first(state, num_too_many)
         return [stream_id.decode() for stream_id in due]
+
+    async def first(self, state: Literal["open", "over", "gone"], count: int) -> list[str]:
+        """Return the streams, `count` at most, whose lease or state ends first."""
+        found = await self._ask(lambda: self._client.zrange(PREFIX + state, 0, count - 1))
+        return [stream_id.decode() for stream_id in found]
+
+    async def kept(self) -> tuple[int, Usage]:
+        """Return how many streams are kept, and what of them."""
+        fields = ("streams", "events", "bytes")
+        found = await self._ask(lambda: self._client.hmget(PREFIX + "total", fields))
+        num_streams, num_events, num_bytes = (int(value or 0) for value in found)
+        return num_streams, Usage(num_events, num_bytes)
 
     async def close(self) -> None:
         """Close the connections."""

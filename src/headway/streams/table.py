@@ -9,7 +9,7 @@ from itertools import islice
 
 from headway.core.errors import InvalidRequest, StreamLogFull
 from headway.streams.ids import stream_not_found
-from headway.streams.limits import StreamLimits, Usage, fits, num_bytes_of
+from headway.streams.limits import StreamLimits, Usage, fits, is_crowded, num_bytes_of
 from headway.streams.log import LeaseLost, StreamExists
 from headway.streams.record import (
     EndState,
@@ -206,16 +206,28 @@ class StreamTable:
     def expired(self) -> tuple[list[str], list[str]]:
         """Return streams that are over and should be gone, and streams that are gone and should be forgotten.
 
-        No more names are remembered than streams may be kept: the oldest are forgotten before their time.
+        Where it is crowded, those that ended first go before their time. No more names are remembered than streams may be
+        kept: the oldest are forgotten before theirs.
         """
         now_ms = self._now_ms()
         num_too_many = max(0, len(self._gone) - self._limits.max_streams)
         forgotten = dict.fromkeys([*islice(self._gone, num_too_many), *_due(self._gone, now_ms)])
-        return _due(self._over, now_ms), list(forgotten)
+        return self._leaving(now_ms), list(forgotten)
 
     def forget(self, stream_id: str) -> None:
         """Let a stream that is gone be unknown."""
         del self._gone[stream_id]
+
+    def _leaving(self, now_ms: int) -> list[str]:
+        leaving: list[str] = []
+        num_streams = len(self._open) + len(self._over)
+        left = Usage(self.total.num_events, self.total.num_bytes)
+        for stream_id, stream in self._over.items():
+            if stream.due_ms > now_ms and not is_crowded(num_streams - len(leaving), left, self._limits):
+                break
+            leaving.append(stream_id)
+            left.add(-len(stream.events), -(stream.num_bytes + len(stream.meta)))
+        return leaving
 
     def _kept(self, stream_id: str, epoch: int) -> StoredStream:
         stream = self.get(stream_id)
