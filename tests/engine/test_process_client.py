@@ -289,13 +289,6 @@ async def test_signals_to_the_group_do_not_end_the_engine() -> None:
         assert isinstance((await read(client.submit_nowait(request("a"))))[-1], Finished)
 
 
-async def test_the_engine_takes_no_processor_from_who_answers_clients() -> None:
-    async with started(client_of()) as client:
-        assert client.pid is not None
-        assert os.sched_getscheduler(client.pid) == os.SCHED_BATCH
-    assert os.sched_getscheduler(0) != os.SCHED_BATCH
-
-
 async def test_an_engine_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.engine.process.STOP_TIMEOUT_S", 0.01)
     async with started(client_of()) as client:

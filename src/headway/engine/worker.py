@@ -7,17 +7,12 @@ Signals: a Ctrl-C in a terminal and a service manager's SIGTERM reach the whole 
 finish what the gateway still drains. So SIGINT and SIGTERM are ignored here; the gateway ends this process by closing the
 socket and, beyond a bound, with SIGKILL. Should the gateway die while a model loads, when nobody reads the socket, the
 kernel's parent-death signal (prctl(2), PR_SET_PDEATHSIG) ends the process at once.
-
-Its threads compute, on every core there is, and the gateway answers clients from one of these cores; so this process is
-scheduled as a batch job (sched(7), SCHED_BATCH): it has its full share of the processors, but takes none away from somebody
-who has just got it. On two cores that halves TTFT under load (docs/log.md).
 """
 
 import argparse
 import ctypes
 import gc
 import logging
-import os
 import signal
 import socket
 import sys
@@ -43,7 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _die_with_parent()
-    _give_way()
     channel = EngineChannel(socket.socket(fileno=arguments.fd))
     start = _receive_start(channel)
     if start is None:
@@ -67,14 +61,6 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     except (OSError, AttributeError):
         logger.warning("no parent-death signal here: the socket's end alone will tell")
-
-
-def _give_way() -> None:
-    """Be a batch job from now on, with all threads that start later; a sandbox may forbid it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    except (OSError, AttributeError):
-        logger.info("not allowed to be scheduled as a batch job: clients may wait longer under load")
 
 
 def _receive_start(channel: EngineChannel) -> Start | None:
