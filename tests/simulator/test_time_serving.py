@@ -10,6 +10,7 @@ from headway.core.errors import ConfigError
 from headway.lab.exchange import Exchange
 from headway.lab.run_options import RunOptions
 from headway.simulator.calibration import FORMAT, TERMS, CalibratedCost, Calibration, Fit, MachineRunner
+from headway.simulator.fit import fit_sum
 from headway.simulator.loader import Service
 from headway.simulator.prompts import EstimatedPrompts
 from headway.simulator.simulation import records, simulated_endpoint
@@ -81,3 +82,11 @@ def test_the_engines_own_python_takes_time_for_each_sequence() -> None:
     base_ns, sequence_ns = time_engine(SchedulerConfig(policy="fcfs"))
     assert base_ns >= 0
     assert sequence_ns > 0
+
+
+def test_what_cannot_be_fitted_exactly_is_off_by_a_share_of_each_wait() -> None:
+    rows = [(1.0, 10.0), (1.0, 1000.0)]
+    waits = [5.0, 0.0]  # no weight above zero fits both
+    assert fit_sum(rows, waits, [1.0, 1.0]) == pytest.approx([2.5, 0.0])
+    by_share, _ = fit_sum(rows, waits, [20.0, 1000.0])
+    assert by_share == pytest.approx(5.0, rel=0.01)

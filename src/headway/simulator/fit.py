@@ -43,12 +43,13 @@ def fit_steps(fitted: Sequence[Timed], held_out: Sequence[Timed]) -> tuple[Mappi
     )
 
 
-def fit_sum(rows: Sequence[Sequence[float]], ys: Sequence[float]) -> list[float]:
-    """Return the weights, none below zero, with which each row's numbers come nearest to its y."""
+def fit_sum(rows: Sequence[Sequence[float]], ys: Sequence[float], units: Sequence[float]) -> list[float]:
+    """Return the weights, none below zero, with which each row's numbers come nearest to its y, counted in its unit."""
+    each = np.array(units, dtype=np.float64)
     numbers = np.array(rows, dtype=np.float64)
     scales = numbers.max(axis=0)
     scales[scales == 0] = 1.0
-    found, _ = nnls(numbers / scales, np.maximum(0.0, np.array(ys, dtype=np.float64)))
+    found, _ = nnls(numbers / scales / each[:, None], np.maximum(0.0, np.array(ys, dtype=np.float64)) / each)
     weights: list[float] = (found / scales).tolist()
     return weights
 
