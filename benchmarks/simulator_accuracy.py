@@ -242,7 +242,7 @@ def report(
                     "fit": found.fit,
                     "engine_ns": found.engine_ns,
                     "serving_step_ns": found.serving_step_ns,
-                    "serving_row_ns": found.serving_row_ns,
+                    "serving_factor": found.serving_factor,
                     "request_ns": found.request_ns,
                     "prompt_token_ns": found.prompt_token_ns,
                 }

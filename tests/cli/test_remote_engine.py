@@ -106,6 +106,7 @@ def test_who_leaves_frees_the_engine(tiny_model: Path, shared_server: RealServer
         with front.stream(max_tokens=30_000) as stream:
             next(stream)
             assert front.metrics()["headway_requests_running"] == 1
+            assert front.metrics()["headway_engine_concurrency_limit"] >= 1
         assert eventually(lambda: shared_server.is_idle() and not front.metrics()["headway_requests_running"])
 
 

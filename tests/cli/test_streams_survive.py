@@ -11,6 +11,7 @@ import pytest
 
 from headway.wire.sse_reader import SseEvent, SseReader
 from support.real_server import LIMIT_S, RealServer, eventually, parse, real_server, wait_for_engine
+from support.redis_server import needs_redis, redis_server
 from support.tiny_gguf import write_tiny_gguf
 
 BODY = {
@@ -80,10 +81,35 @@ def test_a_stream_has_no_seam_after_kill_9(tiny_model: Path, tmp_path: Path, who
                 go_on(second, events, 5)
                 go_on(second, events, None)
                 assert eventually(second.is_idle)
+    check_whole(events, expected)
+
+
+@needs_redis
+def test_of_two_gateways_either_reads_a_stream_and_one_goes_on_with_it_for_the_other(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with redis_server(tmp_path) as redis:
+        options = ("--streams", redis.url)
+        with (
+            real_server(tiny_model, tmp_path, *options) as first,
+            real_server(tiny_model, tmp_path, *options) as second,
+        ):
+            with events_of(second, "POST", "/v1/completions", json=BODY) as plain:
+                expected = text_of(list(plain))
+            events = begin(first, 9)
+            go_on(second, events, 5)  # as the first one makes them
+            go_on(first, events, 5)
+            first.signal(signal.SIGKILL)
+            first.wait()
+            go_on(second, events, None)  # after the first one's lease, some seconds
+            assert eventually(second.is_idle)
+    check_whole(events, expected)
+
+
+def check_whole(events: list[SseEvent], expected: str) -> None:
     assert text_of(events) == expected
-    assert [event.id.rpartition(b".")[2] for event in events if event.id] == [
-        b"%d" % seq for seq in range(1, len(events) + 1)
-    ]
+    numbers = [event.id.rpartition(b".")[2] for event in events if event.id]
+    assert numbers == [b"%d" % seq for seq in range(1, len(events) + 1)]
     assert events[-1].data == b"[DONE]"
 
 

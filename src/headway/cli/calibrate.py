@@ -25,7 +25,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="measure this machine for `headway simulate`",
         description="Time a model's steps over a grid of prompts, streams and contexts, the engine's own Python, and what "
         "serving adds; fit a model of them, and tell how well it predicts steps that were not fitted. Let nothing else run "
-        "meanwhile. Takes about a minute and a half for SmolLM2.",
+        "meanwhile. Takes two minutes and a half for SmolLM2.",
     )
     parser.add_argument(
         "model", metavar="MODEL", help=f"shape:NAME (steps alone are measured then), {MODEL_HELP}"
@@ -88,7 +88,7 @@ def _lines(found: "Calibration") -> Iterator[str]:
         return
     yield (
         f"Serving: {serving[0] / 1e3:,.0f} µs a step, {serving[1] / 1e3:,.0f} µs a stream and "
-        f"{found.serving_row_ns / 1e3:,.1f} µs a computed prompt token more; "
+        f"and the runner {found.serving_factor:.2f} times what it takes alone; "
         f"{found.request_ns / 1e6:,.1f} ms a request and {found.prompt_token_ns / 1e3:,.1f} µs a prompt token before its "
         "queue."
     )

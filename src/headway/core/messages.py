@@ -134,6 +134,8 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     num_running: int = 0
     num_waiting: int = 0
     num_waiting_tokens: int = 0
+    concurrency_limit: int = 0
+    """Requests that a remote engine is sent at once; 0 = the engine decides itself what runs."""
     num_blocks: int = 0
     num_free_blocks: int = 0
     num_cached_blocks: int = 0

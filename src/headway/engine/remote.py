@@ -6,7 +6,6 @@ neither what is sent (`remote_body`) nor what an answer means (`remote_answer`, 
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, Literal
@@ -16,16 +15,15 @@ import httpx2
 from headway.core.clock import NS_PER_S, Clock
 from headway.core.errors import (
     ConfigError,
-    Draining,
     EngineDied,
     EngineUnavailable,
     HeadwayError,
     UpstreamTimeout,
 )
-from headway.core.events import EngineState, EngineStateChanged, EngineStepped, Event, Hook
+from headway.core.events import EngineState, EngineStepped, Hook
 from headway.core.messages import ChoiceFinished, EngineInfo, EngineStats, StepOutputs, TokenDelta
 from headway.core.request import Request
-from headway.engine.lifecycle import move
+from headway.engine.engine_status import EngineStatus, shutting_down
 from headway.engine.remote_answer import RemoteAnswer
 from headway.engine.remote_body import body_of
 from headway.engine.remote_call import RemoteCalls
@@ -36,8 +34,6 @@ from headway.engine.remote_requests import RemoteRequest
 from headway.engine.remote_turns import Turns
 from headway.engine.remote_watch import RemoteWatch, Sleep
 from headway.engine.request_table import RequestStream, RequestTable
-
-logger = logging.getLogger(__name__)
 
 TICK_S: Final = 1.0
 """How finely time-outs are kept: they are tens of seconds."""
@@ -63,7 +59,8 @@ class RemoteEngineClient:
         self._config = config
         self._text = text
         self._clock = clock
-        self._hook = hook
+        self._turns = turns
+        self._status = EngineStatus(config.model, hook)
         self._sleep = sleep
         self._http = RemoteHttp(config, transport)
         self._watch = RemoteWatch(
@@ -82,14 +79,13 @@ class RemoteEngineClient:
         self._table = RequestTable()
         self._requests: dict[str, RemoteRequest] = {}
         self._counts = RemoteCounts()
-        self._state: EngineState = "starting"
         self._found: Found | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def state(self) -> EngineState:
         """Requests are taken only when this is "ready"."""
-        return self._state
+        return self._status.state
 
     @property
     def info(self) -> EngineInfo:
@@ -117,7 +113,7 @@ class RemoteEngineClient:
 
     def statistics(self) -> EngineStats:
         """What is known here of the engine's load: our own requests."""
-        return self._counts.statistics()
+        return self._counts.statistics(self._turns.num_places)
 
     def submit_nowait(self, request: Request) -> RequestStream:
         """See `EngineClient`. Raises Draining, EngineUnavailable, or InvalidRequest for what the server cannot do."""
@@ -155,20 +151,18 @@ class RemoteEngineClient:
 
     async def wait_ready(self) -> None:
         """See `EngineClient`. A server of which a connection was lost is asked before it counts as ready again."""
-        while self._state not in ("draining", "closed"):
+        while not self._status.is_any("draining", "closed"):
             await self._watch.sure.wait()
-            if self._state == "ready":
+            if self._status.is_any("ready"):
                 return
-        if self._state == "closed":
-            raise EngineUnavailable("The engine has stopped; the server's log says why.", retry_after_s=None)
-        raise Draining("The server is shutting down; send the request to another one.")
+        raise self._status.no_more()
 
     async def start(self) -> None:
         """Begin to watch the server. One that is not there yet is waited for: until then requests are refused.
 
         Raises ConfigError where it is there and cannot be used; nothing of the client is left then.
         """
-        self._emit(EngineStateChanged(model=self._config.model, state="starting"))
+        self._status.begin()
         error = await self._watch.attempt()
         if isinstance(error, ConfigError):
             await self.close()
@@ -180,18 +174,13 @@ class RemoteEngineClient:
 
     async def drain(self, timeout_s: float) -> bool:
         """See `EngineClient`. Idempotent."""
-        if self._state not in ("draining", "closed"):
+        if self.state not in ("draining", "closed"):
             self._change("draining", "it takes no new requests and finishes what runs")
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._table.wait_empty()
-        except TimeoutError:
-            return False
-        return True
+        return await self._table.wait_empty(timeout_s)
 
     async def close(self) -> None:
         """See `EngineClient`. Idempotent."""
-        if self._state != "closed":
+        if self.state != "closed":
             self._change("closed", "it was stopped")
             error = EngineDied("The server stopped before the request was finished.")
             for run in list(self._requests.values()):
@@ -204,14 +193,14 @@ class RemoteEngineClient:
         await self._http.close()
 
     def _ready(self) -> Found:
-        if self._state == "ready" and self._found is not None:
+        if self.state == "ready" and self._found is not None:
             return self._found
-        if self._state in ("starting", "restarting"):
+        if self.state in ("starting", "restarting"):
             left_s = (self._watch.retry_at_ns - self._clock.now_ns()) / NS_PER_S
             raise EngineUnavailable(
                 "The model's engine is not there now; try again in a moment.", retry_after_s=max(1.0, left_s)
             )
-        raise Draining("The server is shutting down; send the request to another one.")
+        raise shutting_down()
 
     def _sent(self, run: RemoteRequest) -> None:
         self._counts.sent(run)
@@ -261,29 +250,20 @@ class RemoteEngineClient:
 
     def _on_found(self, found: Found) -> None:
         self._found = found
-        if self._state in ("starting", "restarting"):
+        if self.state in ("starting", "restarting"):
             self._change("ready", f"it answers at {self._config.url}")
 
     def _on_lost(self, reason: str) -> None:
-        if self._state == "ready" or self._state == "restarting":
-            if self._state == "ready":
+        if self.state in ("ready", "restarting"):
+            if self.state == "ready":
                 self._counts.lost()
             self._change("restarting", reason)
 
     def _tell_counts(self) -> None:
-        if self._hook is not None and self._state != "closed":
-            self._emit(EngineStepped(model=self._config.model, stats=self.statistics()))
+        if self._status.is_heard and self.state != "closed":
+            self._status.tell(EngineStepped(model=self._config.model, stats=self.statistics()))
 
     def _change(self, state: EngineState, reason: str) -> None:
-        self._state = move(self._state, state)
         if state in ("draining", "closed"):
             self._watch.sure.set()  # whoever waits is to learn of it
-        self._emit(EngineStateChanged(model=self._config.model, state=state, reason=reason))
-
-    def _emit(self, event: Event) -> None:
-        if self._hook is None:
-            return
-        try:
-            self._hook(event)
-        except Exception:  # a listener's bug must not end the connection to the engine
-            logger.exception("a hook failed on %s", type(event).__name__)
+        self._status.change(state, reason)

@@ -41,9 +41,10 @@ class RemoteCounts:
         """The server is gone: the next one's totals begin at zero."""
         self.num_prompt_tokens = self.num_cached_tokens = self.num_completion_tokens = 0
 
-    def statistics(self) -> EngineStats:
+    def statistics(self, concurrency_limit: int) -> EngineStats:
         """Return the engine's report, as far as it can be made from here."""
         return EngineStats(
+            concurrency_limit=concurrency_limit,
             num_running=self.num_running,
             num_waiting=self.num_waiting,
             num_waiting_tokens=self.num_waiting_tokens,

@@ -22,6 +22,11 @@ class Turn(Protocol):
 class Turns(Protocol):
     """Owns the places at one engine."""
 
+    @property
+    def num_places(self) -> int:
+        """How many there are at present."""
+        ...
+
     def place(
         self, request: Request, end: Callable[[HeadwayError], None]
     ) -> AbstractAsyncContextManager[Turn]:

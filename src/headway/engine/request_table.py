@@ -141,9 +141,14 @@ class RequestTable:
             self._remove(request_id)
         return len(ended)
 
-    async def wait_empty(self) -> None:
-        """Wait until no request runs."""
-        await self._empty.wait()
+    async def wait_empty(self, timeout_s: float) -> bool:
+        """Wait until no request runs; return whether that came in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _remove(self, request_id: str) -> None:
         del self._streams[request_id]

@@ -19,7 +19,7 @@ from headway.core.errors import (
     EngineUnavailable,
     HeadwayError,
 )
-from headway.core.events import EngineState, EngineStateChanged, EngineStepped, Event, Hook
+from headway.core.events import EngineState, EngineStepped, Hook
 from headway.core.messages import (
     Cancel,
     Drain,
@@ -31,8 +31,9 @@ from headway.core.messages import (
     Submit,
 )
 from headway.core.request import Request
+from headway.engine.engine_status import EngineStatus, shutting_down
 from headway.engine.frames import FromWorker
-from headway.engine.lifecycle import Backoff, move
+from headway.engine.lifecycle import Backoff
 from headway.engine.link import Launcher, Link
 from headway.engine.request_table import RequestStream, RequestTable
 
@@ -79,12 +80,11 @@ class SupervisedEngineClient:
         self._launcher = launcher
         self._model = model
         self._clock = clock
-        self._hook = hook
+        self._status = EngineStatus(model, hook)
         self._sleep = sleep
         self._table = RequestTable()
         self._releases: dict[int, asyncio.Future[bool]] = {}
         self._next_release_id = 0
-        self._state: EngineState = "starting"
         self._info: EngineInfo | None = None
         self._stats = EngineStats()
         self._link: Link | None = None
@@ -94,12 +94,11 @@ class SupervisedEngineClient:
         self._restart_at_ns = 0
         self._supervisor: asyncio.Task[None] | None = None
         self._ending = asyncio.Lock()
-        self._changed = asyncio.Event()
 
     @property
     def state(self) -> EngineState:
         """Requests are taken only when this is "ready"."""
-        return self._state
+        return self._status.state
 
     @property
     def info(self) -> EngineInfo:
@@ -151,17 +150,15 @@ class SupervisedEngineClient:
     async def wait_ready(self) -> None:
         """See `EngineClient`. Wakes at changes of state only."""
         while self._is("starting", "restarting"):
-            await self._changed.wait()
-        if self._is("closed"):
-            raise EngineUnavailable("The engine has stopped; the server's log says why.", retry_after_s=None)
-        if self._is("draining"):
-            raise Draining("The server is shutting down; send the request to another one.")
+            await self._status.changed()
+        if not self._is("ready"):
+            raise self._status.no_more()
 
     async def start(self) -> None:
         """See `EngineClient`. On failure the client is closed and nothing of the engine is left."""
-        if self._session is not None or self._state != "starting":
+        if self._session is not None or self.state != "starting":
             raise RuntimeError("an engine client is started once")
-        self._emit(EngineStateChanged(model=self._model, state="starting"))
+        self._status.begin()
         try:
             await self._launch()
         except BaseException:
@@ -171,41 +168,36 @@ class SupervisedEngineClient:
 
     async def drain(self, timeout_s: float) -> bool:
         """See `EngineClient`. Idempotent; an engine that is not ready is ended at once."""
-        state_before = self._state
+        state_before = self.state
         if state_before not in ("draining", "closed"):
             self._change("draining", "it takes no new requests and finishes what runs")
             if state_before == "ready" and self._link is not None:
                 self._link.send(Drain())
             else:
                 await self._end_engine()
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._table.wait_empty()
-        except TimeoutError:
-            return False
-        return True
+        return await self._table.wait_empty(timeout_s)
 
     async def close(self) -> None:
         """See `EngineClient`. Idempotent; the bound on its time is the link's."""
-        if self._state != "closed":
+        if self.state != "closed":
             self._change("closed", "it was stopped")
             self._end_requests(EngineDied("The server stopped before the request was finished."))
         await self._end_engine()
 
     def _ready_link(self) -> Link:
-        if self._state == "ready" and self._link is not None:
+        if self.state == "ready" and self._link is not None:
             return self._link
-        if self._state == "restarting":
+        if self.state == "restarting":
             left_s = (self._restart_at_ns - self._clock.now_ns()) / NS_PER_S
             raise EngineUnavailable(
                 "The engine is restarting; try again in a moment.",
                 retry_after_s=left_s if left_s > 0 else LOADING_RETRY_S,
             )
-        if self._state == "starting":
+        if self.state == "starting":
             raise EngineUnavailable(
                 "The model is still loading; try again in a moment.", retry_after_s=LOADING_RETRY_S
             )
-        raise Draining("The server is shutting down; send the request to another one.")
+        raise shutting_down()
 
     async def _launch(self) -> None:
         session = self._session = _Session(self)
@@ -269,7 +261,7 @@ class SupervisedEngineClient:
         return how
 
     def _on_outputs(self, outputs: StepOutputs) -> None:
-        if self._state == "closed":
+        if self.state == "closed":
             return
         self._stats = outputs.stats
         self._table.deliver(outputs)
@@ -277,8 +269,8 @@ class SupervisedEngineClient:
             future = self._releases.get(release_id)
             if future is not None and not future.done():
                 future.set_result(found)
-        if self._hook is not None:
-            self._emit(EngineStepped(model=self._model, stats=outputs.stats))
+        if self._status.is_heard:
+            self._status.tell(EngineStepped(model=self._model, stats=outputs.stats))
 
     def _on_lost(self, session: _Session, reason: str) -> None:
         if session is not self._session:
@@ -304,19 +296,8 @@ class SupervisedEngineClient:
             logger.warning("engine of %s: %d running requests were cut off", self._model, num_ended)
 
     def _is(self, *states: EngineState) -> bool:
-        return self._state in states
+        return self._status.is_any(*states)
 
     def _change(self, state: EngineState, reason: str) -> None:
-        self._state = move(self._state, state)
-        self._changed.set()
-        self._changed = asyncio.Event()  # for the next change
         num_blocks = self._info.num_blocks if state == "ready" and self._info is not None else 0
-        self._emit(EngineStateChanged(model=self._model, state=state, reason=reason, num_blocks=num_blocks))
-
-    def _emit(self, event: Event) -> None:
-        if self._hook is None:
-            return
-        try:
-            self._hook(event)
-        except Exception:  # a listener's bug must not end the connection to the engine
-            logger.exception("a hook failed on %s", type(event).__name__)
+        self._status.change(state, reason, num_blocks)

@@ -21,6 +21,11 @@ class RemoteTurns:
         self._max_waiting_tokens = max_waiting_tokens
         self._waiting: dict[ServiceClass, int] = {"high": 0, "normal": 0, "low": 0}
 
+    @property
+    def num_places(self) -> int:
+        """See `engine.remote_turns.Turns`."""
+        return self._gate.num_places
+
     @asynccontextmanager
     async def place(self, request: Request, end: Callable[[HeadwayError], None]) -> AsyncIterator[Place]:
         """Wait for a place and hold it; raises QueueFull, at once or while it waits."""

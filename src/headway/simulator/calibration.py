@@ -37,6 +37,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=10**7)]
 """As many blocks are simulated one by one: a terabyte of them for a small model."""
 _Ns = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 """Nothing that is measured takes a quarter of an hour, nor less than no time."""
+_Factor = Annotated[float, msgspec.Meta(gt=0, le=100)]
 _Error = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -79,8 +80,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
     coefficients     of `TERMS`, of the runner alone
     engine_ns        the engine's own Python: of a step, and of each of its sequences
-    serving_step_ns  what a step takes longer while it is served: at all, and for each of its streams
-    serving_row_ns   and for each token of a prompt that it computes
+    serving_factor   what the runner takes while it is served, as a multiple of what it takes alone
+    serving_step_ns  and what a step takes longer besides: at all, and for each of its streams
     request_ns, prompt_token_ns   what a request takes before the engine has it, and each token of its prompt
     served           whether those were measured
     """
@@ -93,8 +94,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     coefficients: dict[str, _Ns]
     fit: Fit
     engine_ns: tuple[_Ns, _Ns] = (0.0, 0.0)
+    serving_factor: _Factor = 1.0
     serving_step_ns: tuple[_Ns, _Ns] = (0.0, 0.0)
-    serving_row_ns: _Ns = 0.0
     request_ns: _Ns = 0.0
     prompt_token_ns: _Ns = 0.0
     served: bool = False
@@ -124,10 +125,8 @@ class CalibratedCost:
         """See StepCost."""
         load, found = load_of(step), self.calibration
         engine, serving = found.engine_ns, found.serving_step_ns
-        prompt_rows = load.rows - (load.sequences - load.chunks)
         overhead = engine[0] + serving[0] + (engine[1] + serving[1]) * load.sequences
-        overhead += found.serving_row_ns * prompt_rows
-        return max(0, round(found.runner_ns(load) + overhead))
+        return max(0, round(found.runner_ns(load) * found.serving_factor + overhead))
 
 
 def write_calibration(found: Calibration, path: Path) -> None:

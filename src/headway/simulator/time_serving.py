@@ -1,14 +1,18 @@
-"""Finds what serving adds to the engine's time: real runs of a server on this machine, less the simulation of the same.
+"""Finds what serving adds to the engine's time: real runs of a server on this machine beside the simulation of the same.
 
-What is left over of the inter-token latency of one stream and of many is what steps take longer while they are served: the
+By how much long prompts that are not cached take longer, or shorter, than was simulated is by how much the machine computes
+slower while it serves, or is slower than it was when steps were timed: neighbours take a quarter of it for minutes. What is
+then left over of the inter-token latency of one stream and of many is what steps take longer while they are served: the
 gateway and the client share the processor. What is left over of TTFT, of short prompts and of long ones that are cached, is
-what the way to the engine takes: HTTP, template, tokenizer, the hop. What is left over of long prompts that are not cached
-beyond that is what computing them takes longer.
+what the way to the engine takes: HTTP, template, tokenizer, the hop.
+
+The runs go round and round, each time with other prompts, so that neighbours' seconds fall on all of them.
 """
 
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,11 +30,24 @@ from headway.simulator.talk import lengths_of
 
 MANY = 12
 """Streams at once in the run that has many."""
+ROUNDS = 5
+PASSES = 5
+LEAST, MOST = 0.5, 2.0
+"""Factors beyond these are no machine's: something failed."""
 _LEFT_OUT = 1
 """Requests at the start of a run: its connections are new."""
 
 Measure = Callable[[RunOptions], Sequence[Exchange]]
 """Carries out a run on the server that is measured."""
+Figure = Callable[[Exchange], float | None]
+
+
+class _Run(NamedTuple):
+    options: RunOptions
+    exchanges: Sequence[Exchange]
+
+
+_Simulate = Callable[[Sequence[_Run]], list[Exchange]]
 
 
 def time_serving(
@@ -41,37 +58,59 @@ def time_serving(
     Raises ConfigError where the server's answers fail.
     """
     _answered(measure(warm_up(like)))
-    one = replace(like, workload="light", arrival="closed:1", num_requests=30, output_tokens=32)
-    many = replace(one, arrival=f"closed:{MANY}", num_requests=16 * MANY)
-    cached = replace(one, workload="shared-prefix:1:12", num_requests=12, output_tokens=4)
-    long = replace(one, workload="medium", num_requests=8, output_tokens=4)
-    real = [_answered(measure(options)) for options in (one, many, cached, long)]
+    one = replace(like, workload="light", arrival="closed:1", num_requests=10, output_tokens=32)
+    many = replace(one, arrival=f"closed:{MANY}", num_requests=4 * MANY)
+    cached = replace(one, workload="shared-prefix:1:6", num_requests=6, output_tokens=4)
+    long = replace(one, workload="medium", num_requests=3, output_tokens=4)
+    rounds = [
+        [
+            _Run(options, _answered(measure(options)))
+            for options in _of_round(number, (one, many, cached, long))
+        ]
+        for number in range(ROUNDS)
+    ]
+    one_runs, many_runs, cached_runs, long_runs = map(list, zip(*rounds, strict=True))
 
-    def simulated(options: RunOptions, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+    def predicted(**costs: object) -> _Simulate:
+        """Return what simulates runs, with these costs as if they were none."""
+        costed = msgspec.structs.replace(found, **costs)
         service = Service(
-            name=found.model,
-            runner=found.info(),
-            step=CalibratedCost(found),
-            serving=found.serving,
+            name=costed.model,
+            runner=costed.info(),
+            step=CalibratedCost(costed),
+            serving=costed.serving,
             scheduler=scheduler,
         )
-        return records(options, service, prompts, lengths=lengths_of(exchanges))
+        return lambda runs: [
+            exchange
+            for run in runs
+            for exchange in _kept(records(run.options, service, prompts, lengths=lengths_of(run.exchanges)))
+        ]
 
-    pairs = [simulated(options, exchanges) for options, exchanges in zip((one, many), real, strict=False)]
-    more = [_median(tpot_ns, real[run]) - _median(tpot_ns, pairs[run]) for run in (0, 1)]
-    found = msgspec.structs.replace(found, serving_step_ns=fit_line((1.0, float(MANY)), more))
-    runs = ((one, real[0]), (cached, real[2]), (long, real[3]))
-    ttfts = [_median(ttft_ns, exchanges) for _, exchanges in runs]
-    waits = [
-        ttft - _median(ttft_ns, simulated(options, exchanges))
-        for ttft, (options, exchanges) in zip(ttfts, runs, strict=True)
-    ]
-    asked = [_asked(exchanges) for _, exchanges in runs]
-    # A millisecond counts for more in a TTFT of twenty than in one of a second.
-    request_ns, prompt_token_ns, serving_row_ns = fit_sum(asked, waits, [max(1.0, ttft) for ttft in ttfts])
-    return msgspec.structs.replace(
-        found, request_ns=request_ns, prompt_token_ns=prompt_token_ns, serving_row_ns=serving_row_ns
-    )
+    for _ in range(PASSES):  # each cost is what is left over by the others
+        found = msgspec.structs.replace(found, serving_factor=_factor(found, long_runs, predicted()))
+        simulate = predicted(serving_step_ns=(0.0, 0.0))
+        more = [_left_over(tpot_ns, runs, simulate) for runs in (one_runs, many_runs)]
+        found = msgspec.structs.replace(found, serving_step_ns=fit_line((1.0, float(MANY)), more))
+        simulate = predicted(request_ns=0.0, prompt_token_ns=0.0)
+        ways = (one_runs, cached_runs)
+        waits = [_left_over(ttft_ns, runs, simulate) for runs in ways]
+        # A millisecond counts for more in a TTFT of twenty than in one of two hundred.
+        ttfts = [max(1.0, statistics.median(_of(ttft_ns, real) for real in _real(runs))) for runs in ways]
+        request_ns, prompt_token_ns = fit_sum([_asked(_real(runs)) for runs in ways], waits, ttfts)
+        found = msgspec.structs.replace(found, request_ns=request_ns, prompt_token_ns=prompt_token_ns)
+    return found
+
+
+def _factor(found: Calibration, runs: Sequence[_Run], simulate: _Simulate) -> float:
+    """Return `serving_factor`, by what is left of TTFTs beside the way to the engine."""
+    ratios = []
+    for real, predicted in zip(_real(runs), simulate(runs), strict=True):
+        usage = real.answer.usage
+        num_tokens = 0 if usage is None else usage.prompt_tokens or 0
+        way_ns = found.serving.until_queued_ns(num_tokens)
+        ratios.append((_of(ttft_ns, real) - way_ns) / max(1.0, _of(ttft_ns, predicted) - way_ns))
+    return min(max(found.serving_factor * statistics.median(ratios), LEAST), MOST)
 
 
 def warm_up(like: RunOptions) -> RunOptions:
@@ -96,25 +135,32 @@ def _answered(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
     return exchanges
 
 
-def _median(figure: Callable[[Exchange], float | None], exchanges: Sequence[Exchange]) -> float:
-    """Return the median of those that have the figure, in ns; 0 where none has."""
-    values = [value for exchange in _kept(exchanges) if (value := figure(exchange)) is not None]
-    return float(statistics.median(values)) if values else 0.0
+def _of_round(number: int, runs: Sequence[RunOptions]) -> list[RunOptions]:
+    return [replace(options, seed=options.seed + 2 + number) for options in runs]  # the warm-up has + 1
+
+
+def _real(runs: Sequence[_Run]) -> list[Exchange]:
+    return [exchange for run in runs for exchange in _kept(run.exchanges)]
+
+
+def _left_over(figure: Figure, runs: Sequence[_Run], simulate: _Simulate) -> float:
+    """Return the median of what real requests took longer than simulated ones, in ns."""
+    pairs = zip(_real(runs), simulate(runs), strict=True)
+    return statistics.median(_of(figure, real) - _of(figure, predicted) for real, predicted in pairs)
+
+
+def _of(figure: Figure, exchange: Exchange) -> float:
+    return float(figure(exchange) or 0.0)
 
 
 def _kept(exchanges: Sequence[Exchange]) -> list[Exchange]:
     return sorted(exchanges, key=lambda exchange: (exchange.conversation, exchange.turn))[_LEFT_OUT:]
 
 
-def _asked(exchanges: Sequence[Exchange]) -> tuple[float, float, float]:
-    """Return what the median request of a run was: one request, its prompt's tokens, those of them that were computed."""
-    usages = [exchange.answer.usage for exchange in _kept(exchanges)]
+def _asked(exchanges: Sequence[Exchange]) -> tuple[float, float]:
+    """Return what the median request of a run was: one request, its prompt's tokens."""
+    usages = [exchange.answer.usage for exchange in exchanges]
     prompts = [
         usage.prompt_tokens for usage in usages if usage is not None and usage.prompt_tokens is not None
     ]
-    computed = [
-        usage.prompt_tokens - (usage.cached_tokens or 0)
-        for usage in usages
-        if usage is not None and usage.prompt_tokens is not None
-    ]
-    return 1.0, float(statistics.median(prompts)), float(statistics.median(computed))
+    return 1.0, float(statistics.median(prompts))
