@@ -16,8 +16,8 @@ from headway.cli.socket_protocol import SocketProtocol
 
 
 @contextmanager
-def live_server(app: ASGIApp, limits: HttpLimits | None = None) -> Iterator[tuple[str, int]]:
-    """Serve `app`; yield (host, port); stop when left, cutting off what still runs."""
+def live_server(app: ASGIApp, limits: HttpLimits | None = None, **options: Any) -> Iterator[tuple[str, int]]:
+    """Serve `app`; yield (host, port); stop when left, cutting off what still runs. `options`: of uvicorn."""
     protocol: Any = partial(BoundedHttpProtocol, limits=limits or HttpLimits())  # uvicorn only ever calls it
     config = uvicorn.Config(
         app,
@@ -28,6 +28,7 @@ def live_server(app: ASGIApp, limits: HttpLimits | None = None) -> Iterator[tupl
         http=protocol,
         ws=SocketProtocol,
         ws_per_message_deflate=False,
+        **options,
     )
     server = uvicorn.Server(config)
     with socket.socket() as listener:

@@ -4,6 +4,7 @@
 not acknowledged (tcp(7): SIOCOUTQ). Whoever resends needs it: while some are on their way, more would only make it longer.
 """
 
+import asyncio
 import fcntl
 import struct
 import termios
@@ -22,6 +23,28 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self.close_sent:
             extensions: dict[Any, Any] = self.scope["extensions"]
             extensions["headway.unsent_bytes"] = self._num_unsent
+
+    def pause_writing(self) -> None:
+        """Read nothing of a peer that takes nothing: answers to its pings would wait here, without bound."""
+        super().pause_writing()
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
+        super().resume_writing()
+        if not self.read_paused:
+            self.transport.resume_reading()
+
+    def keepalive_timeout(self) -> None:
+        """Drop a peer that answers no pings: what it does not take would keep the connection, and its stream, for ever."""
+        super().keepalive_timeout()
+        self.transport.abort()
+
+    def on_task_complete(self, task: "asyncio.Task[None]") -> None:
+        """Give the peer a while to take what is left, then drop it."""
+        super().on_task_complete(task)
+        if not self.disconnected:
+            self.loop.call_later(self.close_timeout, self.transport.abort)
 
     def _num_unsent(self) -> int:
         """Return how many bytes are not known to have arrived; 0 once the connection is gone."""
