@@ -287,3 +287,17 @@ def test_lines_are_whole_however_they_come(pieces: list[bytes]) -> None:
         *data.split(b"\n")[:-1],
         *([data.split(b"\n")[-1]] if data.split(b"\n")[-1] else []),
     ]
+
+
+def test_an_editor_that_reads_no_more_ends_it() -> None:
+    def tell(_: Outcome) -> None:
+        raise BrokenPipeError
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'{"prefix": "a"}'
+        for _ in range(5):
+            await asyncio.sleep(0)
+        yield b'{"prefix": "b"}'
+
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(serve_lines(sent(), never, tell))

@@ -5,6 +5,7 @@ wait.
 """
 
 import argparse
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Final
@@ -85,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--json belongs to --stdin; --json-lines prints objects anyway.")
     if not 0 < args.budget_ms <= _MAX_BUDGET_MS or args.max_tokens < 1:
         raise ConfigError(f"--budget-ms is within 0 and {_MAX_BUDGET_MS}, --max-tokens at least 1.")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            encoding="utf-8"
+        )  # as JSON has it; an editor's locale says nothing of its files
     endpoints = [_endpoint(args.url, args.model, args.api_key_env), *map(_fallback, args.fallback)]
     if args.json_lines:
         import asyncio
