@@ -6,8 +6,10 @@ import threading
 import pytest
 from starlette.types import Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
+from websockets.frames import Frame
 from websockets.sync.client import connect
 
+from headway.cli.socket_protocol import SocketProtocol
 from support.live_server import live_server
 
 SOCKET_PATH = "/v1/streams/abc/ws"
@@ -121,3 +123,19 @@ def test_who_answers_no_pings_is_dropped_with_what_he_does_not_take() -> None:
         text = b"20000"  # as many kilobytes, of which none is read
         client.sendall(b"\x81" + bytes([0x80 | len(text)]) + b"\0\0\0\0" + text)
         assert ended.wait(20)
+
+
+def test_a_message_in_any_number_of_fragments_takes_no_more_than_its_bytes() -> None:
+    kept: list[int] = []
+
+    class Watched(SocketProtocol):
+        def handle_cont(self, event: Frame) -> None:
+            super().handle_cont(event)
+            kept.append(len(self.frames))
+
+    empty = b"\x00\x80\0\0\0\0"
+    with live_server(app, ws=Watched) as address, socket.create_connection(address) as client:
+        handshake(client)
+        client.sendall(b"\x01\x80\0\0\0\0" + empty * 1000 + b"\x00\x81\0\0\0\0" + b"0" + empty + b"\x80\x80\0\0\0\0")
+        assert client.recv(100) == b"\x81\x010"
+        assert max(kept) <= 3

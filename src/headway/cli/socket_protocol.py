@@ -11,6 +11,7 @@ import termios
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 from websockets.http11 import Request
 
 
@@ -34,6 +35,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().resume_writing()
         if not self.read_paused:
             self.transport.resume_reading()
+
+    def handle_cont(self, event: Frame) -> None:
+        """Keep no empty fragment: of them a message may have any number, whatever its limit."""
+        if event.data or event.fin:
+            super().handle_cont(event)
 
     def keepalive_timeout(self) -> None:
         """Drop a peer that answers no pings: what it does not take would keep the connection, and its stream, for ever."""
