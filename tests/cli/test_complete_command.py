@@ -301,3 +301,20 @@ def test_an_editor_that_reads_no_more_ends_it() -> None:
 
     with pytest.raises(BrokenPipeError):
         asyncio.run(serve_lines(sent(), never, tell))
+
+
+def test_a_closed_input_is_no_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["complete", "--stdin"]) == Exit.MISTAKE
+    assert "no JSON object" in capsys.readouterr().err
+
+
+def test_text_is_utf8_in_any_locale() -> None:
+    with live_server(Endpoint("日本")) as (host, port):
+        done = headway(
+            "complete", "--stdin", "--budget-ms", "30000", "--url", f"http://{host}:{port}",
+            stdin='{"prefix": "x"}', env={"PYTHONIOENCODING": "ascii"},
+        )  # fmt: skip
+        assert (done.status, done.stdout, done.stderr) == (0, "日本", "")

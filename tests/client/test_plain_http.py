@@ -91,6 +91,7 @@ def test_what_is_sent() -> None:
         [OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"],
         [b"220 mail.example ESMTP\r\n"],
         [b"HTTP/1.1 100 Continue\r\n\r\n"],
+        [b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"],
     ],
 )
 def test_what_is_no_whole_response(writes: list[bytes]) -> None:

@@ -81,7 +81,7 @@ class _Response:
         try:
             if data:
                 self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise HttpFailure(f"what it sent is no HTTP: {error}") from error
         return bool(data)
 
