@@ -249,7 +249,6 @@ def report(
                     "serving_factor": found.serving_factor,
                     "request_ns": found.request_ns,
                     "prompt_token_ns": found.prompt_token_ns,
-                    "busy_ns": found.busy_ns,
                 }
             )
             for found in calibrations

@@ -89,8 +89,7 @@ def _lines(found: "Calibration") -> Iterator[str]:
     yield (
         f"Serving: {serving[0] / 1e3:,.0f} µs a step and {serving[1] / 1e3:,.0f} µs a stream more, and the runner "
         f"{found.serving_factor:.2f} times what it takes alone; {found.request_ns / 1e6:,.1f} ms a request and "
-        f"{found.prompt_token_ns / 1e3:,.1f} µs a prompt token before its queue, and {found.busy_ns / 1e6:,.1f} ms more "
-        "while the engine computes."
+        f"{found.prompt_token_ns / 1e3:,.1f} µs a prompt token before its queue."
     )
 
 

@@ -83,7 +83,6 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     serving_factor   what the runner takes while it is served, as a multiple of what it takes alone
     serving_step_ns  and what a step takes longer besides: at all, and for each of its streams
     request_ns, prompt_token_ns   what a request takes before the engine has it, and each token of its prompt
-    busy_ns          and what it takes longer where the engine computes meanwhile
     served           whether those were measured
     """
 
@@ -99,7 +98,6 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     serving_step_ns: tuple[_Ns, _Ns] = (0.0, 0.0)
     request_ns: _Ns = 0.0
     prompt_token_ns: _Ns = 0.0
-    busy_ns: _Ns = 0.0
     served: bool = False
 
     def runner_ns(self, load: StepLoad) -> float:
@@ -114,9 +112,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def serving(self) -> ServingCost:
         """What the way to the engine takes."""
-        return ServingCost(
-            request_ns=self.request_ns, prompt_token_ns=self.prompt_token_ns, busy_ns=self.busy_ns
-        )
+        return ServingCost(request_ns=self.request_ns, prompt_token_ns=self.prompt_token_ns)
 
 
 @dataclass(frozen=True, slots=True)

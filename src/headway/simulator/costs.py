@@ -19,15 +19,11 @@ class ServingCost:
     """What HTTP, the chat template, the tokenizer and the hop to the engine take, before a prompt is in its queue.
 
     Prompts do not wait for each other here, as they do behind the gateway's one tokenising thread.
-
-    busy_ns   for a request that comes while the engine computes, on the cores that the gateway needs, too
     """
 
     request_ns: float = 0.0
     prompt_token_ns: float = 0.0
-    busy_ns: float = 0.0
 
-    def until_queued_ns(self, num_prompt_tokens: int, *, busy: bool) -> int:
+    def until_queued_ns(self, num_prompt_tokens: int) -> int:
         """Return the time from when a request is due to when the engine has it."""
-        more = self.busy_ns if busy else 0.0
-        return round(self.request_ns + self.prompt_token_ns * num_prompt_tokens + more)
+        return round(self.request_ns + self.prompt_token_ns * num_prompt_tokens)

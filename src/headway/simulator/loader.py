@@ -202,8 +202,7 @@ class SimulatedLoader:
         self._offered.num_running += 1
         self._num_asked += 1
         request_id = str(self._num_asked)
-        busy = all(replica.num_open for replica in self._replicas)
-        queued_ns = timeline.now_ns + self._serving.until_queued_ns(len(talk.prompt), busy=busy)
+        queued_ns = timeline.now_ns + self._serving.until_queued_ns(len(talk.prompt))
         timeline.at(queued_ns, Kind.ARRIVE, lambda: self._submit(request_id, talk))
 
     def _submit(self, request_id: str, talk: Talk) -> None:

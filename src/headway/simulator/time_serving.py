@@ -4,8 +4,7 @@ By how much long prompts that are not cached take longer, or shorter, than was s
 slower while it serves, or is slower than it was when steps were timed: neighbours take a quarter of it for minutes. What is
 then left over of the inter-token latency of one stream and of many is what steps take longer while they are served: the
 gateway and the client share the processor. What is left over of TTFT, of short prompts and of long ones that are cached, is
-what the way to the engine takes: HTTP, template, tokenizer, the hop; and of short prompts that come while others are
-answered, what it takes longer while the engine computes.
+what the way to the engine takes: HTTP, template, tokenizer, the hop.
 
 The runs go round and round, each time with other prompts, so that neighbours' seconds fall on all of them.
 """
@@ -17,11 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from headway.core.clock import NS_PER_S
 from headway.core.config import SchedulerConfig
 from headway.core.errors import ConfigError
 from headway.lab.exchange import Exchange
-from headway.lab.latency import e2e_ns, tpot_ns, ttft_ns
+from headway.lab.latency import tpot_ns, ttft_ns
 from headway.lab.run_options import RunOptions
 from headway.simulator.calibration import CalibratedCost, Calibration
 from headway.simulator.fit import fit_line, fit_sum
@@ -32,8 +30,6 @@ from headway.simulator.talk import lengths_of
 
 MANY = 12
 """Streams at once in the run that has many."""
-SOME = 2.0
-"""Requests in the time that one takes alone, in the run that has some, one after the other."""
 ROUNDS = 5
 PASSES = 5
 LEAST, MOST = 0.5, 2.0
@@ -66,16 +62,14 @@ def time_serving(
     many = replace(one, arrival=f"closed:{MANY}", num_requests=4 * MANY)
     cached = replace(one, workload="shared-prefix:1:6", num_requests=6, output_tokens=4)
     long = replace(one, workload="medium", num_requests=3, output_tokens=4)
-    alone_ns = statistics.median(e2e_ns(each) or 1.0 for each in _kept(_answered(measure(one))))
-    some = replace(one, arrival=f"poisson:{SOME * NS_PER_S / alone_ns:.3g}", num_requests=30)
     rounds = [
         [
             _Run(options, _answered(measure(options)))
-            for options in _of_round(number, (one, many, some, cached, long))
+            for options in _of_round(number, (one, many, cached, long))
         ]
         for number in range(ROUNDS)
     ]
-    one_runs, many_runs, some_runs, cached_runs, long_runs = map(list, zip(*rounds, strict=True))
+    one_runs, many_runs, cached_runs, long_runs = map(list, zip(*rounds, strict=True))
 
     def predicted(**costs: object) -> _Simulate:
         """Return what simulates runs, with these costs as if they were none."""
@@ -105,8 +99,6 @@ def time_serving(
         ttfts = [max(1.0, statistics.median(_of(ttft_ns, real) for real in _real(runs))) for runs in ways]
         request_ns, prompt_token_ns = fit_sum([_asked(_real(runs)) for runs in ways], waits, ttfts)
         found = msgspec.structs.replace(found, request_ns=request_ns, prompt_token_ns=prompt_token_ns)
-        busy_ns = max(0.0, found.busy_ns + _left_over(ttft_ns, some_runs, predicted()))
-        found = msgspec.structs.replace(found, busy_ns=busy_ns)
     return found
 
 
@@ -116,7 +108,7 @@ def _factor(found: Calibration, runs: Sequence[_Run], simulate: _Simulate) -> fl
     for real, predicted in zip(_real(runs), simulate(runs), strict=True):
         usage = real.answer.usage
         num_tokens = 0 if usage is None else usage.prompt_tokens or 0
-        way_ns = found.serving.until_queued_ns(num_tokens, busy=False)
+        way_ns = found.serving.until_queued_ns(num_tokens)
         ratios.append((_of(ttft_ns, real) - way_ns) / max(1.0, _of(ttft_ns, predicted) - way_ns))
     return min(max(found.serving_factor * statistics.median(ratios), LEAST), MOST)
 
