@@ -305,3 +305,26 @@ async def test_what_a_full_disk_kept_of_a_stream_is_not_mixed_into_a_later_one(t
         recovery = await log.take_over(B)
         assert recovery is not None
         assert (recovery.progress, await texts(log, B)) == ((b"new",), ["new"])
+
+
+async def test_nobody_goes_on_with_what_could_not_be_written_down(tmp_path: Path) -> None:
+    clock = WallClock()
+
+    def full(db: sqlite3.Connection) -> None:
+        db.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_UPDATE else sqlite3.SQLITE_OK
+        )
+
+    async with opened(tmp_path / "streams", clock) as log:
+        lease = await log.create(A, "tok", b"")
+        await log.append(lease, 0, content("1"), b"p")
+        await log._journal.do(full, lambda _: None)
+        clock.ms += StreamLimits().lease_ms
+        assert await log.orphans() == [A]
+        with pytest.raises(StreamLogUnavailable):
+            await log.take_over(A)
+        await log._journal.do(lambda db: db.set_authorizer(None), lambda _: None)
+        clock.ms += StreamLimits().lease_ms
+        recovery = await log.take_over(A)
+        assert recovery is not None
+        assert recovery.progress == (b"p",)

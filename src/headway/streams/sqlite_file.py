@@ -152,9 +152,11 @@ class StreamFile:
         db.executemany("DELETE FROM events WHERE seq <= ? AND stream = ?", rows)
         db.executemany("UPDATE streams SET acked = ? WHERE key = ?", rows)
 
-    def progress(self, db: sqlite3.Connection, stream_id: str) -> tuple[bytes, ...]:
-        """Return a stream's progress, piece by piece."""
-        rows = db.execute("SELECT data FROM progress WHERE stream = ? ORDER BY n", (self._keys[stream_id],))
+    def take_over(self, db: sqlite3.Connection, stream_id: str) -> tuple[bytes, ...]:
+        """Return a stream's progress, piece by piece; fails where nothing more of it could be written down."""
+        key = self._keys[stream_id]
+        db.execute("UPDATE streams SET acked = acked WHERE key = ?", (key,))
+        rows = db.execute("SELECT data FROM progress WHERE stream = ? ORDER BY n", (key,))
         return tuple(data for (data,) in rows)
 
     def new_epoch(self, db: sqlite3.Connection, stream_id: str) -> None:

@@ -133,7 +133,7 @@ class SqliteLog:
         if stream is None or stream_id in self._appending:
             return None
         lease = self._table.take(stream)
-        progress = await self._do(lambda db: self._file.progress(db, stream_id), _as_it_is)
+        progress = await self._do(lambda db: self._file.take_over(db, stream_id), _as_it_is)
         return Recovery(lease, stream.record(), progress)
 
     async def new_epoch(self, lease: Lease) -> int:
