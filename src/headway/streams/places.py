@@ -20,6 +20,8 @@ async def open_log(place: str, limits: StreamLimits, now_ms: Callable[[], int]) 
         try:
             from headway.streams.redis_log import RedisLog
         except ImportError:
-            raise ConfigError('Streams in Redis need pip install "headway[gateway]".') from None
+            raise ConfigError(
+                'Streams in Redis need redis-py: `make extras`, or pip install "headway[gateway]".'
+            ) from None
         return await RedisLog.open(place, limits, now_ms)
     return await SqliteLog.open(Path(place), limits, now_ms)
