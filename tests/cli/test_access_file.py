@@ -93,3 +93,7 @@ def test_the_printed_curl_line_works_with_a_token(server: RealServer, path: Path
 
     refused = httpx2.get(f"{server.url}/v1/models", timeout=LIMIT_S)
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthenticated")
+
+    chat = headway("chat", "--url", server.url, "--prompt", "hi")
+    assert chat.status == 2
+    assert "--api-key-env names the variable" in chat.stderr
