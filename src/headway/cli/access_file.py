@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from headway.flow.config import LimitsConfig, parse_limits
 from headway.gateway.door import Door
 from headway.gateway.standings import Standings
 
+_TABLES: Final = ("tokens", "jwt", "limits")
+
 
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the file says."""
@@ -26,6 +29,8 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
 def read_access_file(path: Path) -> AccessSettings:
     """Read and check the file; raises ConfigError that names the key, so that nothing starts with half of its limits."""
     tables = read_toml(path)
+    if unknown := sorted(set(tables) - set(_TABLES)):
+        raise ConfigError(f"`{unknown[0]}` is no setting; there are the tables [{'], ['.join(_TABLES)}].")
     limits = tables.pop("limits", {})
     if not isinstance(limits, dict):
         raise ConfigError("`limits` must be a table: [limits].")
