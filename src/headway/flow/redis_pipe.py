@@ -111,7 +111,8 @@ def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:
     if answer.done():
         return
     gone: BaseException = error
-    if isinstance(error, RedisError | OSError):
-        gone = StoreGone(f"Redis: {error}")
+    if isinstance(error, Exception):  # of the client, of sockets, or what garbage makes of a parser
+        what = "" if isinstance(error, RedisError | OSError) else f"{type(error).__name__}: "
+        gone = StoreGone(f"Redis: {what}{error}")
         gone.__cause__ = error
     answer.set_exception(gone)
