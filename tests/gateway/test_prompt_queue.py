@@ -45,6 +45,18 @@ def test_the_thread_is_given_several_small_prompts_and_one_large_one_at_a_time()
     assert [q.take(), q.take(), q.take()] == [*small[1:], None]
 
 
+def test_who_comes_goes_before_those_who_had_a_turn_since_his_last() -> None:
+    q = queue()
+    ann = [q.enter(ANN, BIG) for _ in range(3)]
+    assert q.take() is ann[0]
+    bob = q.enter(BOB, BIG)
+    q.leave(ann[0])
+    assert q.take() is bob
+    q.leave(bob)
+    again = q.enter(BOB, BIG)
+    assert drained(q) == [ann[1], again, ann[2]]
+
+
 def test_where_too_many_wait_the_latest_of_the_user_with_most_has_to_go() -> None:
     q = queue(max_prompts=5)
     q.enter(BOB, 9_000)

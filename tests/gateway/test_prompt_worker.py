@@ -8,7 +8,7 @@ import pytest
 from headway.core.caller import Caller
 from headway.core.errors import QueueFull
 from headway.gateway.prompt_queue import AHEAD_BYTES
-from headway.gateway.prompt_worker import PromptWorker
+from headway.gateway.prompt_worker import LONG_BYTES, PromptWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -87,8 +87,17 @@ async def test_a_flood_gives_way_to_somebody_else(roomy: PromptWorker) -> None:
     gate.set()
     assert await running
     await asyncio.gather(*flood[:3], other)
-    assert order == ["ann0", "bob", "ann1", "ann2"]
+    assert order == ["bob", "ann0", "ann1", "ann2"]
     assert roomy.num_pending == 0
+
+
+async def test_no_prompt_of_ordinary_length_waits_for_a_long_one(roomy: PromptWorker) -> None:
+    gate = threading.Event()
+    long = roomy.submit_nowait(lambda: gate.wait(30), LONG_BYTES + 1, ANN)
+    assert await roomy.submit_nowait(lambda: 2, LONG_BYTES, BOB) == 2
+    assert not long.done()
+    gate.set()
+    assert await long
 
 
 async def test_who_has_left_by_himself_is_not_told_that_he_was_pushed_out(roomy: PromptWorker) -> None:

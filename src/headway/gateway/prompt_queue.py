@@ -1,7 +1,7 @@
-"""Whose prompt is tokenised next, and whose is one too many: users in turn, each in order of arrival. It knows no thread.
+"""Whose prompt is tokenised next, and whose is one too many. It knows no thread.
 
-One thread tokenises for everybody, and a text of 8 MiB takes it for seconds. In order of arrival alone whoever sends some
-of those would hold up all others. Where too much waits the latest of the user with most in it goes: whoever floods pushes
+One thread tokenises for everybody. In order of arrival alone whoever sends most would hold up all others: so next is the
+user whose last turn was longest ago, and of his prompts the first. Where too much waits the latest of the user with most in it goes: whoever floods pushes
 out himself (longest queue drop: Suter and others, INFOCOM 1998).
 """
 
@@ -16,6 +16,8 @@ User = tuple[str, str]
 AHEAD_BYTES: Final = 16 * 1024
 """Of prompts that are handed to the thread together, so that it need not wait for the event loop between small ones; some
 milliseconds of its time, for which a turn may come late."""
+MAX_REMEMBERED: Final = 1024
+"""Users whose last turn is remembered; more cannot wait at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +39,9 @@ class PromptQueue:
         self._num_bytes = 0
         self._taken: set[Ticket] = set()
         self._taken_bytes = 0
-        self._lines: OrderedDict[User, deque[Ticket]] = OrderedDict()  # whose turn is next comes first
+        self._lines: dict[User, deque[Ticket]] = {}
+        self._turns: OrderedDict[User, int] = OrderedDict()  # the last one of each user, the latest last
+        self._num_turns = 0
         self._num_waiting = 0
 
     def __len__(self) -> int:
@@ -63,16 +67,19 @@ class PromptQueue:
 
     def take(self) -> Ticket | None:
         """Return who is next, None where the thread has enough to do."""
-        user = next(iter(self._lines), None)
-        if user is None:
+        if not self._lines:
             return None
+        user = min(self._lines, key=lambda name: self._turns.get(name, 0))
         line = self._lines[user]
         if self._taken and self._taken_bytes + line[0].num_bytes > AHEAD_BYTES:
             return None
         ticket = line[0]
         self._remove(ticket)
-        if line:
-            self._lines.move_to_end(user)
+        self._num_turns += 1
+        self._turns[user] = self._num_turns
+        self._turns.move_to_end(user)
+        if len(self._turns) > MAX_REMEMBERED:
+            self._turns.popitem(last=False)
         self._taken.add(ticket)
         self._taken_bytes += ticket.num_bytes
         return ticket

@@ -1,7 +1,8 @@
-"""One thread that turns requests into token ids, behind a bounded queue, so that streams never wait for a long prompt.
+"""Threads that turn requests into token ids, behind bounded queues, so that streams never wait for a long prompt.
 
 The `tokenizers` library lets go of the interpreter while it works. Whose job is next `prompt_queue` decides; one whose
-caller has left before its turn is dropped.
+caller has left before its turn is dropped. Long texts have a thread of their own: 8 MiB take one for seconds, and no prompt
+of ordinary length should wait for that.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from headway.core.caller import NOBODY, Caller
 from headway.core.errors import QueueFull
@@ -27,19 +28,24 @@ class _Job:
     running: "asyncio.Future[Any] | None" = None
 
 
+LONG_BYTES: Final = 256 * 1024
+"""Takes a tenth of a second."""
+
+
 class PromptWorker:
-    """Runs jobs on its thread. All methods belong to one event loop."""
+    """Runs jobs on its threads, those of up to LONG_BYTES on one. All methods belong to one event loop.
+
+    The bounds are of each thread's jobs.
+    """
 
     def __init__(self, *, max_pending: int, max_pending_bytes: int) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headway-prompts")
-        self._queue = PromptQueue(max_prompts=max_pending, max_bytes=max_pending_bytes)
-        self._jobs: dict[Ticket, _Job] = {}
-        self._is_closed = False
+        self._short = _Lane(max_pending, max_pending_bytes)
+        self._long = _Lane(max_pending, max_pending_bytes)
 
     @property
     def num_pending(self) -> int:
         """Jobs that wait or run."""
-        return len(self._queue)
+        return self._short.num_pending + self._long.num_pending
 
     def submit_nowait(
         self, job: Callable[[], T], num_bytes: int, caller: Caller = NOBODY
@@ -49,6 +55,29 @@ class PromptWorker:
         Raises QueueFull beyond either bound, or has it raised by the future of a caller who has more that waits; one job
         alone may have any size.
         """
+        lane = self._long if num_bytes > LONG_BYTES else self._short
+        return lane.submit_nowait(job, num_bytes, caller)
+
+    def close(self) -> None:
+        """Drop what waits; the jobs that run end by themselves. Idempotent."""
+        self._short.close()
+        self._long.close()
+
+
+class _Lane:
+    """One thread and its queue."""
+
+    def __init__(self, max_pending: int, max_pending_bytes: int) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headway-prompts")
+        self._queue = PromptQueue(max_prompts=max_pending, max_bytes=max_pending_bytes)
+        self._jobs: dict[Ticket, _Job] = {}
+        self._is_closed = False
+
+    @property
+    def num_pending(self) -> int:
+        return len(self._queue)
+
+    def submit_nowait(self, job: Callable[[], T], num_bytes: int, caller: Caller) -> "asyncio.Future[T]":
         if self._is_closed:
             raise RuntimeError("closed")
         ticket = self._queue.enter((caller.tenant, caller.user), num_bytes)
@@ -66,7 +95,6 @@ class PromptWorker:
         return answer
 
     def close(self) -> None:
-        """Drop what waits; the job that runs ends by itself. Idempotent."""
         self._is_closed = True
         self._executor.shutdown(wait=False, cancel_futures=True)
         for job in tuple(self._jobs.values()):
