@@ -4,10 +4,15 @@ import asyncio
 
 import pytest
 
-from headway.flow.redis_pipe import RedisPipe, connect
+from headway.flow.redis_pipe import RedisPipe, connect, grace_s
 from headway.flow.shared import StoreGone
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(("late_s", "more_s"), [(0.0, 0.0), (0.001, 0.0), (0.02, 0.02), (3.0, 0.05)])
+def test_a_loop_that_stood_still_gives_redis_the_time_back(late_s: float, more_s: float) -> None:
+    assert grace_s(late_s, deadline_s=0.05) == more_s
 
 
 @pytest.mark.parametrize(
