@@ -1,8 +1,8 @@
 """Whose prompt is tokenised next, and whose is one too many. It knows no thread.
 
 One thread tokenises for everybody. In order of arrival alone whoever sends most would hold up all others: so next is the
-user whose last turn was longest ago, and of his prompts the first. Where too much waits the latest of the user with most in it goes: whoever floods pushes
-out himself (longest queue drop: Suter and others, INFOCOM 1998).
+user whose last turn was longest ago, and of his prompts the first. Where too much waits the latest of the user with most in
+it goes: whoever floods pushes out himself (longest queue drop: Suter and others, INFOCOM 1998).
 """
 
 from collections import OrderedDict, deque
