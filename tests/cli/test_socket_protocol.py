@@ -136,6 +136,8 @@ def test_a_message_in_any_number_of_fragments_takes_no_more_than_its_bytes() -> 
     empty = b"\x00\x80\0\0\0\0"
     with live_server(app, ws=Watched) as address, socket.create_connection(address) as client:
         handshake(client)
-        client.sendall(b"\x01\x80\0\0\0\0" + empty * 1000 + b"\x00\x81\0\0\0\0" + b"0" + empty + b"\x80\x80\0\0\0\0")
+        client.sendall(
+            b"\x01\x80\0\0\0\0" + empty * 1000 + b"\x00\x81\0\0\0\0" + b"0" + empty + b"\x80\x80\0\0\0\0"
+        )
         assert client.recv(100) == b"\x81\x010"
         assert max(kept) <= 3
