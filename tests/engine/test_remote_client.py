@@ -379,6 +379,7 @@ async def test_a_server_is_asked_now_and_then() -> None:
         ({"data": [{"id": "other", "max_model_len": 1}]}, None, "does not serve"),
         ({"nothing": 1}, None, "does not list"),
         (refusal(401), None, "key"),
+        (refusal(404), None, "often ends in /v1"),
         (None, {"choices": [{"index": 0, "text": "x"}]}, "return_token_ids"),
         (None, {"choices": [{"token_ids": [1]}], "usage": {"prompt_tokens": 7}}, "tokenizer"),
         ({"data": [{"id": "up"}]}, None, "--max-context"),

@@ -54,21 +54,18 @@ class StreamSocket:
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one socket."""
+        """Serve one socket; raises what keeps it from being opened."""
         await receive()  # websocket.connect
         connection = HTTPConnection(scope)
         stream_id: str = connection.path_params["stream"]
+        cursor = cursor_of(
+            stream_id, connection.headers.get("last-event-id"), connection.query_params.get("after")
+        )
         try:
-            cursor = cursor_of(
-                stream_id, connection.headers.get("last-event-id"), connection.query_params.get("after")
-            )
-            owner = request_info(scope).owner
-            record, after = await self._streams.find(stream_id, owner, cursor)
-        except HeadwayError as error:
-            if isinstance(error, ResyncRequired):
-                self._gateway.tell(StreamResumed(resync=True))
-            await deny(send, error)
-            return
+            record, after = await self._streams.find(stream_id, request_info(scope).owner, cursor)
+        except ResyncRequired:
+            self._gateway.tell(StreamResumed(resync=True))
+            raise
         self._gateway.tell(StreamResumed(replayed=max(0, record.last_seq - after)))
         headers = [(STREAM_HEADER.encode(), stream_id.encode())]
         await send({"type": "websocket.accept", "headers": headers})
@@ -77,13 +74,6 @@ class StreamSocket:
             await _Conversation(
                 self._gateway, self._streams, stream_id, record.epoch, follower, unsent, send
             ).run(receive)
-
-
-async def deny(send: Send, error: HeadwayError) -> None:
-    """Refuse a socket with the status and body that the error has over HTTP."""
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": msgspec.json.encode(error_body(error))})
 
 
 class _Conversation:
@@ -148,11 +138,11 @@ class _Conversation:
                     await self._tick()
                 await self._close(NORMAL)
             except HeadwayError as error:
-                with suppress(TimeoutError):
+                with suppress(OSError):
                     await self._say(StreamError(error=error_body(error).error))
                     await self._close(POLICY)
-            except TimeoutError:
-                return  # it takes nothing: the server closes the connection
+            except OSError:
+                return  # it takes nothing (a TimeoutError), or has left: the server closes the connection
             finally:
                 incoming.cancel()
                 if page is not None and not page.cancel() and not page.cancelled():
