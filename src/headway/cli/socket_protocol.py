@@ -7,10 +7,14 @@ not acknowledged (tcp(7): SIOCOUTQ). Whoever resends needs it: while some are on
 import fcntl
 import struct
 import termios
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
+
+
+_INVALID_TEXT: Final = 1007
+"""RFC 6455, 7.4.1."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -22,6 +26,18 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self.close_sent:
             extensions: dict[Any, Any] = self.scope["extensions"]
             extensions["headway.unsent_bytes"] = self._num_unsent
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand a whole message on. A text that is no UTF-8 ends the connection (RFC 6455, 8.1), and is nobody's error here."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.send_close(_INVALID_TEXT)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     def _num_unsent(self) -> int:
         """Return how many bytes are not known to have arrived; 0 once the connection is gone."""
