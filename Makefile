@@ -13,7 +13,7 @@ PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # What the compiled core is made of: a change in any of these rebuilds it.
 CORE := pyproject.toml CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.inc' -o -name CMakeLists.txt)
 
-.PHONY: help setup serve lab test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
+.PHONY: help setup serve lab extras test lint types unit format lock sanitize bench-serving bench-check bench-peers bench-endpoints \
 	bench-scheduling bench-flow bench-gateway bench-simulator bench-policies bench-prompts wheel-check clean
 .DELETE_ON_ERROR:
 
@@ -29,6 +29,9 @@ setup: $(STAMP)/core
 
 ## make lab            the set-up with what `headway bench` needs besides: numpy, scipy, pyarrow, plotly
 lab: setup $(STAMP)/lab
+
+## make extras         the set-up with what Redis, JWT, traces and prompts of code need: the extras gateway and editor
+extras: setup $(STAMP)/extras
 
 ## make test           set-up, then lint, types and tests
 test: setup $(STAMP)/dev

@@ -8,6 +8,8 @@ from pathlib import Path
 from headway.cli.main import build_parser
 from headway.core import errors
 from headway.core.events import EngineStateChanged
+from headway.flow.rate import MAX_RISK
+from headway.flow.signals import RULES
 from headway.obs.metrics import Metrics
 from headway.runner.shapes import SHAPES
 from headway.wire.chat_request import ChatFields
@@ -39,6 +41,38 @@ def test_every_option_is_documented_and_no_other() -> None:
     assert documented(r"--[a-z][a-z-]+") == set(options(build_parser()))
 
 
+def commands(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices
+
+
+def test_every_command_is_documented_and_no_other() -> None:
+    rows = re.findall(r"^\| (`headway .*?) \|", section("## Commands"), re.MULTILINE)
+    names = {" ".join(re.findall(r"[a-z]+", row.split("`")[1])[1:]) for row in rows}
+    several = (
+        {"token"},
+        {f"token {verb}" for verb in ("list", "revoke", "show")},
+    )  # in one row with `token create`
+    assert names == set(commands(build_parser())).difference(*several)
+    readme = (ROOT / "README.md").read_text()
+    assert {name for name in names if f"`{name.split()[0]}`" not in readme} == set()
+
+
+def test_every_address_is_documented_and_no_other() -> None:
+    app = (ROOT / "src" / "headway" / "gateway" / "app.py").read_text()
+    routes = {re.sub(r"{.*?}", "{}", path) for path in re.findall(r'"(/[a-z][^"]*)"', app)}
+    rows = re.findall(r"^\|(.*?)\|", section("## HTTP"), re.MULTILINE)
+    addresses = re.findall(r"`(?:GET|POST|DELETE|WS) (/[^`]*)`", "".join(rows))
+    assert {re.sub(r"{.*?}", "{}", path) for path in addresses} == routes
+
+
+def test_the_readme_leads_to_every_guide() -> None:
+    readme = (ROOT / "README.md").read_text()
+    guides = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    assert {guide for guide in guides if f"]({guide})" not in readme} == set()
+
+
 def test_every_shape_is_documented() -> None:
     assert {name for name in SHAPES if f"`{name}`" not in section("### `perf`")} == set()
 
@@ -52,6 +86,15 @@ def test_every_metric_is_documented_and_no_other() -> None:
     assert documented(f"`({name})`") == names
     guide = re.findall(rf"\b({name})\b", (ROOT / "docs" / "observability.md").read_text())
     assert {re.sub("_(bucket|count|sum)$", "", each) for each in guide} - names == set()
+
+
+def test_every_signal_is_documented_as_it_counts_and_no_other() -> None:
+    guide = (ROOT / "docs" / "flow-control.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|.*?\| (\d+) min \| ([\d.]+) \| (\d+) \|$", guide, re.MULTILINE)
+    told = {name: (int(minutes) * 60, float(weight), int(most)) for name, minutes, weight, most in rows}
+    assert told == {
+        name: (rule.half_life_s, rule.weight, round(MAX_RISK / rule.weight)) for name, rule in RULES.items()
+    }
 
 
 def test_every_request_field_is_documented_and_no_other() -> None:

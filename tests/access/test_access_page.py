@@ -18,7 +18,7 @@ COMMANDS = re.findall(r"^headway (.*?)(?: \|.*)?$", PAGE, re.MULTILINE)
 
 def test_the_page_shows_something() -> None:
     assert len(TABLES) == 3
-    assert len(COMMANDS) == 5
+    assert len(COMMANDS) == 6
 
 
 @pytest.mark.parametrize("text", TABLES)

@@ -135,8 +135,12 @@ def test_a_url_of_something_else_is_no_store() -> None:
 @pytest.mark.parametrize(
     ("module", "tables", "told"),
     [
-        ("redis", {"tokens": {"store": "redis://127.0.0.1:1/0"}}, "A store in Redis needs pip install"),
-        ("jwt", {"jwt": JWT}, "[jwt] needs pip install"),
+        (
+            "redis",
+            {"tokens": {"store": "redis://127.0.0.1:1/0"}},
+            "A store in Redis needs redis-py: `make extras`",
+        ),
+        ("jwt", {"jwt": JWT}, "[jwt] needs PyJWT: `make extras`"),
     ],
 )
 def test_what_the_extra_has_is_needed_only_where_it_is_configured(

@@ -58,11 +58,17 @@ def test_everything_that_a_jwt_may_say() -> None:
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"token": {}}, "`token` is no setting."),
-        ({"limits": {}}, "`limits` is no setting."),
-        ({"tokens": {"cash_s": 1}}, "`tokens.cash_s` is no setting."),
-        ({"jwt": JWT | {"claims": {"email": "x"}}}, "`jwt.claims.email` is no setting."),
-        ({"jwt": JWT | {"defaults": {"class_": "low"}}}, "`jwt.defaults.class_` is no setting."),
+        ({"token": {}}, "`token` is no setting; there are tokens, jwt."),
+        ({"limits": {}}, "`limits` is no setting"),
+        ({"tokens": {"cash_s": 1}}, "`tokens.cash_s` is no setting; there are store, key_file, cache_s, "),
+        (
+            {"jwt": JWT | {"claims": {"email": "x"}}},
+            "`jwt.claims.email` is no setting; there are user, tenant, class, ",
+        ),
+        (
+            {"jwt": JWT | {"defaults": {"class_": "low"}}},
+            "`jwt.defaults.class_` is no setting; there are tenant, class, ",
+        ),
         ({"jwt": {"issuer": "i", "jwks_file": "f"}}, "`jwt.audience` is missing."),
         ({"tokens": 5}, "`tokens`: "),
         ({"tokens": {"cache_s": 0}}, "`tokens.cache_s`: "),

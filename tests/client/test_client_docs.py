@@ -1,5 +1,6 @@
 """The examples of docs/client.md run as they stand, but for the address."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headway.client import Endpoint
 from support.gateway_app import MODEL, service
 from support.live_server import live_server
 from support.real_server import LIMIT_S
@@ -42,6 +44,16 @@ def run(url: str, *command: str, stdin: str = "") -> str:
 
 def test_there_are_as_many_as_this_expects() -> None:
     assert (len(EXAMPLES), len(PRINTS)) == (5, 1)
+
+
+def test_every_field_of_an_endpoint_is_told_and_no_other() -> None:
+    rows = GUIDE.split("| `Endpoint` |", 1)[1].split("\n\n", 1)[0]
+    told = [
+        name
+        for row in re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    ]
+    assert told == [field.name for field in dataclasses.fields(Endpoint)]
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,14 @@ from headway.core.events import CallRefused, Event, Hook
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
 from headway.flow.local import LocalLimits
+from headway.gateway import stream_socket
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
 from headway.gateway.door import Door
 from headway.gateway.gateway import Gateway
 from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
+from headway.streams import delivery
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
 from support.gateway_app import MODEL, served
@@ -226,3 +228,29 @@ def test_a_client_that_comes_back_goes_on_where_it_stood() -> None:
         assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
         assert content(events) == TEXT
         assert gateway.num_active == 0
+
+
+def test_a_client_that_acknowledges_nothing_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_UNACKNOWLEDGED", 4)
+    monkeypatch.setattr(stream_socket, "LAST_ACK_S", 0.0)
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        events: list[dict[str, object]] = []
+        with pytest.raises(ConnectionClosed) as closed:
+            read_all(client, events)
+        assert {event["seq"] for event in events[:-1]} == {1, 2, 3, 4}
+        assert events[-1]["error"]["code"] == "stream_unread"  # type: ignore[index]
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+
+
+def test_one_who_acknowledges_a_little_at_a_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MAX_UNACKNOWLEDGED", 4)
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        events = [next_event(client)]
+        while not events[-1].get("last"):
+            client.send(json.dumps({"type": "ack", "seq": events[-1]["seq"]}))
+            events.append(next_event(client))
+        numbers = sorted({int(str(event["seq"])) for event in events})
+        assert numbers == list(range(1, len(numbers) + 1))

@@ -51,7 +51,8 @@ async def test_a_named_model_is_looked_up(name: str, max_context_tokens: int | N
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((404, b""), "status 404"),
+        ((404, b""), "status 404; is the URL"),
+        ((401, b""), "status 401; --api-key-env"),
         ((200, b"ok"), "something else"),
         (listing(), "no model"),
     ],

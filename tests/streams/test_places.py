@@ -38,3 +38,20 @@ async def test_without_the_extra_redis_is_refused_with_what_to_install(
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
     with pytest.raises(ConfigError, match=r'pip install "headway\[gateway\]"'):
         await open_log("redis://127.0.0.1:1/0", StreamLimits(), WallClock())
+
+
+async def test_a_redis_that_is_not_there_is_told_to_whoever_starts_the_server() -> None:
+    with pytest.raises(ConfigError, match="Redis of --streams cannot be reached") as caught:
+        await open_log("redis://ada:sesame@127.0.0.1:1/0", StreamLimits(), WallClock())
+    assert "sesame" not in caught.value.message
+
+
+async def test_another_url_is_no_file() -> None:
+    with pytest.raises(ConfigError, match="a URL that begins with redis://") as caught:
+        await open_log("postgres://ada:sesame@db/0", StreamLimits(), WallClock())
+    assert "sesame" not in caught.value.message
+
+
+async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"streams\.db: No such file or directory$"):
+        await open_log(str(tmp_path / "none" / "streams.db"), StreamLimits(), WallClock())

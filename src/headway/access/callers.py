@@ -96,7 +96,7 @@ def _jwt_check(
     try:
         from headway.access.jwt_check import JwtCheck
     except ImportError as error:
-        raise ConfigError('[jwt] needs pip install "headway[gateway]".') from error
+        raise ConfigError('[jwt] needs PyJWT: `make extras`, or pip install "headway[gateway]".') from error
     if key is None:
         key = read_or_make_key(
             key_path(None, None if config.key_file is None else Path(config.key_file)), random_bytes

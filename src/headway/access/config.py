@@ -191,14 +191,23 @@ def _told(problem: str) -> str:
     """Say what msgspec found, with the key first: "Object contains unknown field `x` - at `$.jwt`"."""
     what, _, path = problem.partition(" - at `$")
     where = path.rstrip("`").lstrip(".")
-    for begin, said in (
-        ("Object contains unknown field `", "is no setting"),
-        ("Object missing required field `", "is missing"),
-    ):
+    unknown, missing = "Object contains unknown field `", "Object missing required field `"
+    for begin in (unknown, missing):
         if what.startswith(begin):
-            key = what.removeprefix(begin).rstrip("`")
-            return f"`{where}.{key}` {said}." if where else f"`{key}` {said}."
+            name = what.removeprefix(begin).rstrip("`")
+            key = f"`{where}.{name}`" if where else f"`{name}`"
+            known = ", ".join(_TABLES[where].__struct_encode_fields__)
+            return f"{key} is no setting; there are {known}." if begin == unknown else f"{key} is missing."
     return f"`{where}`: {what.replace(' | null', '')}." if where else f"{what}."
+
+
+_TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "": AccessConfig,
+    "tokens": TokensConfig,
+    "jwt": JwtConfig,
+    "jwt.claims": ClaimsConfig,
+    "jwt.defaults": DefaultsConfig,
+}
 
 
 def _placed(config: Any, folder: Path, *names: str) -> Any:

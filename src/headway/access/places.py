@@ -58,7 +58,9 @@ def open_store(store: str | None, *, timeout_s: float, create: bool = True) -> T
     try:
         from headway.access.redis_store import RedisTokenStore
     except ImportError as error:
-        raise ConfigError('A store in Redis needs pip install "headway[gateway]".') from error
+        raise ConfigError(
+            'A store in Redis needs redis-py: `make extras`, or pip install "headway[gateway]".'
+        ) from error
     return RedisTokenStore(store, timeout_s=timeout_s)
 
 

@@ -17,6 +17,7 @@ from headway.flow.local import LocalLimits
 from headway.gateway.door import Door
 from headway.gateway.standings import Standings
 
+_TABLES: Final = ("tokens", "jwt", "limits")
 MAX_STRANGERS: Final = 10_000
 """Networks remembered from which somebody failed to say who he is; about a kilobyte each."""
 
@@ -31,6 +32,8 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
 def read_access_file(path: Path) -> AccessSettings:
     """Read and check the file; raises ConfigError that names the key, so that nothing starts with half of its limits."""
     tables = read_toml(path)
+    if unknown := sorted(set(tables) - set(_TABLES)):
+        raise ConfigError(f"`{unknown[0]}` is no setting; there are the tables [{'], ['.join(_TABLES)}].")
     limits = tables.pop("limits", {})
     if not isinstance(limits, dict):
         raise ConfigError("`limits` must be a table: [limits].")

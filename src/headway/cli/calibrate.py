@@ -46,7 +46,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="seconds for steps, of which each is timed at least three times (default: %(default)s)",
     )
     add_engine_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the file's JSON object as well")
+    parser.add_argument("--json", action="store_true", help="print the file's object instead of sentences")
     parser.set_defaults(run=run)
 
 

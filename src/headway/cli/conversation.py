@@ -120,6 +120,9 @@ def _reachable(client: httpx2.Client) -> Iterator[None]:
 
 def _error_message(response: httpx2.Response) -> str:
     try:
-        return str(response.json()["error"]["message"])
+        message = str(response.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return f"The server answered with status {response.status_code}."
+        message = f"The server answered with status {response.status_code}."
+    if response.status_code == httpx2.codes.UNAUTHORIZED:
+        message += " --api-key-env names the variable that holds a token."
+    return message

@@ -132,10 +132,11 @@ def _announce(listener: socket.socket, model: str, host: str, *, asks: bool) -> 
     messages = [{"role": "user", "content": "Hello!"}]
     body = json.dumps({"model": model, "stream": True, "temperature": 0, "messages": messages})
     quoted = body.replace("'", "'\\''")
+    token = ' -H "Authorization: Bearer $TOKEN"' if asks else ""
     try:
         print(f"Headway serves {model} on {url}\n")
         print(
-            f"  curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' \\\n    -d '{quoted}'\n"
+            f"  curl -N {url}/v1/chat/completions -H 'Content-Type: application/json'{token} \\\n    -d '{quoted}'\n"
         )
         print("Stop with Ctrl-C.", flush=True)
     except OSError as error:  # the pipe's reader left, or the disk is full: no reason not to serve

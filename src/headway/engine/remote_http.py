@@ -168,6 +168,10 @@ class RemoteHttp:
         if response.status_code != 200:
             if response.status_code in (401, 403):
                 raise ConfigError(f"{self._url} does not take this gateway's key; see --engine-key-env.")
+            if response.status_code == 404 and path == "/models":
+                raise ConfigError(
+                    f"{self._url}/models is not there (404); an API's address often ends in /v1."
+                )
             raise of_response(response.status_code, response.headers, response.content[:MAX_ERROR_BYTES])
         return response.content
 

@@ -23,7 +23,9 @@ async def open_limits(
         from headway.flow.redis import RedisLimits
         from headway.flow.redis_pipe import connect
     except ImportError as error:
-        raise ConfigError('limits.redis_url: Redis needs pip install "headway[gateway]".') from error
+        raise ConfigError(
+            'limits.redis_url: Redis needs redis-py: `make extras`, or pip install "headway[gateway]".'
+        ) from error
     limits = SharedLimits(RedisLimits(config, connect(config.redis_url)), config, clock, on_change=on_change)
     await limits.start()
     return limits

@@ -31,6 +31,8 @@ async def first_model(endpoint: Endpoint, limit_s: float) -> ServedModel:
         raise ConfigError(f"No connection to {endpoint.authority}: {error}.") from error
     if response.end != "complete" or response.status != HTTPStatus.OK:
         told = f"status {response.status}" if response.status else f"nothing ({response.end})"
+        if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise ConfigError(f"{where} answers {told}; --api-key-env names the variable that holds a key.")
         raise ConfigError(
             f"{where} answers {told}; is the URL that of an OpenAI-compatible API? Else give --model."
         )

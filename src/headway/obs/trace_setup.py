@@ -24,7 +24,8 @@ def open_tracing(config: TraceConfig) -> "Tracing | None":
         from headway.obs.tracing import Tracing, otlp_exporter
     except ImportError as error:
         raise ConfigError(
-            'Traces are configured (--otlp, or OTEL_EXPORTER_OTLP_ENDPOINT), which needs pip install "headway[gateway]".'
+            "Traces are configured (--otlp, or OTEL_EXPORTER_OTLP_ENDPOINT), which needs OpenTelemetry: "
+            '`make extras`, or pip install "headway[gateway]".'
         ) from error
     return Tracing(
         otlp_exporter(config.endpoint), sample_ratio=config.sample_ratio, wall_time_ns=time.time_ns

@@ -55,9 +55,8 @@ class SqliteLog:
         try:
             await journal.opened()
         except (sqlite3.Error, OSError) as error:
-            raise ConfigError(
-                f"Streams cannot be kept in {path}: {error}. Is it in use, or damaged?"
-            ) from None
+            reason = getattr(error, "strerror", None) or f"{error}. Is it in use, or damaged?"
+            raise ConfigError(f"Streams cannot be kept in {path}: {reason}") from None
         table = StreamTable(limits, now_ms)
         for stored in await journal.do(file.load, _as_it_is):
             table.add(*stored)
