@@ -14,7 +14,6 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 from websockets.http11 import Request
 
-
 _INVALID_TEXT: Final = 1007
 """RFC 6455, 7.4.1."""
 
@@ -57,7 +56,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.loop.call_later(self.close_timeout, self.transport.abort)
 
     def send_receive_event_to_app(self) -> None:
-        """Hand a whole message on. A text that is no UTF-8 ends the connection (RFC 6455, 8.1), and is nobody's error here."""
+        """Hand a whole message on. A text that is no UTF-8 ends the connection (RFC 6455, 8.1), and is no error of ours."""
         if self.curr_msg_data_type == "text" and not self.close_sent:
             try:
                 b"".join(self.frames).decode()
