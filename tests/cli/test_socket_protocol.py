@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from starlette.types import Receive, Scope, Send
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame
 from websockets.sync.client import connect
 
@@ -53,6 +53,18 @@ def test_a_streams_socket_opens_however_its_request_is_cut(pieces: int) -> None:
         for start in range(0, len(request), size):
             client.sendall(request[start : start + size])
         assert client.recv(1000).startswith(b"HTTP/1.1 101 ")
+
+
+def test_a_text_that_is_no_utf_8_ends_the_connection_and_is_no_error_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with live_server(app) as (host, port), connect(f"ws://{host}:{port}{SOCKET_PATH}") as client:
+        client.socket.sendall(b"\x81\x83\0\0\0\0\xff\xfe\xfd")  # a text frame, masked with nothing
+        with pytest.raises(ConnectionClosed) as closed:
+            client.recv(timeout=20)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1007
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_no_other_path_has_a_socket() -> None:

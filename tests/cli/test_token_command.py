@@ -4,6 +4,8 @@ import argparse
 import json
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,17 @@ def test_a_token_is_printed_once_and_alone(token: Shell, state: Path) -> None:
     ):
         assert out.strip() not in output
     assert out.strip().encode() not in b"".join(file.read_bytes() for file in state.iterdir())
+
+
+def test_a_token_that_could_not_be_shown_is_revoked(token: Shell, state: Path) -> None:
+    del state
+    with open("/dev/full", "w") as full:
+        arguments = [sys.executable, "-m", "headway.cli.main", "token", "create", "--user", "ada"]
+        run = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert run.returncode == 2
+    assert b"Nothing more can be written" in run.stderr
+    [made] = json.loads(token("list", "--json"))
+    assert made["state"] == "revoked"
 
 
 def test_everything_that_a_token_may_have(token: Shell) -> None:

@@ -8,11 +8,14 @@ import asyncio
 import fcntl
 import struct
 import termios
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 from websockets.http11 import Request
+
+_INVALID_TEXT: Final = 1007
+"""RFC 6455, 7.4.1."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -51,6 +54,18 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().on_task_complete(task)
         if not self.disconnected:
             self.loop.call_later(self.close_timeout, self.transport.abort)
+
+    def send_receive_event_to_app(self) -> None:
+        """Hand a whole message on. A text that is no UTF-8 ends the connection (RFC 6455, 8.1), and is no error of ours."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.send_close(_INVALID_TEXT)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     def _num_unsent(self) -> int:
         """Return how many bytes are not known to have arrived; 0 once the connection is gone."""

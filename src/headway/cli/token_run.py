@@ -74,7 +74,11 @@ async def _create(store: TokenStore, config: TokensConfig, args: argparse.Namesp
     )
     await store.create(stored)
     print(f"Made {stored.token_id}, kept in {store.place}. The token is shown this once:", file=sys.stderr)
-    print(token.reveal())
+    try:
+        print(token.reveal(), flush=True)
+    except OSError:
+        await store.revoke(stored.token_id, now_s)  # nobody has seen it
+        raise
     return 0
 
 
