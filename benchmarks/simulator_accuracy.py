@@ -17,6 +17,7 @@ import asyncio
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -49,6 +50,8 @@ LIMIT = 0.10
 LEAST_ARRIVALS = 8
 """Of requests, or of conversations of five turns."""
 LEAST_TTFT_MS = 480
+SETTLE_S = 10
+"""Without requests: a new server gives its KV cache memory when it has nothing else to do."""
 KNEE_REQUESTS = 200
 OPTIONS = RunOptions(endpoint=simulated_endpoint("none"), num_processes=1)
 SCHEDULER = SchedulerConfig(max_draft_tokens=0)
@@ -102,6 +105,7 @@ class Real:
         try:
             endpoint = parse_endpoint(f"http://127.0.0.1:{server.port}")
             asyncio.run(measure(warm_up(replace(options, endpoint=endpoint))))
+            time.sleep(SETTLE_S)
             return asyncio.run(measure(replace(options, endpoint=endpoint)))
         finally:
             server.stop()

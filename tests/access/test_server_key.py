@@ -1,11 +1,12 @@
 """The server's key: made once, for its owner alone, and refused where it is not what it should be."""
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from headway.access.server_key import key_check, read_key, read_or_make_key, read_private
+from headway.access.server_key import key_check, open_now, read_key, read_or_make_key, read_private
 from headway.core.errors import ConfigError
 
 
@@ -61,6 +62,15 @@ def test_a_folder_or_nothing_is_no_key(tmp_path: Path) -> None:
         read_private(tmp_path, "The key")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_private(tmp_path / "none", "The key")
+
+
+def test_a_pipe_that_nobody_writes_is_no_key_and_holds_nobody_up(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path, 0o600)
+    with pytest.raises(ConfigError, match="no small file"):
+        read_private(path, "The key")
+    with open_now(path) as file:
+        assert file.read(10) == b""
 
 
 def test_what_a_store_remembers_of_a_key_tells_keys_apart_and_is_none() -> None:

@@ -26,7 +26,7 @@ from scheduling.knee import LEAST_RATE, MOST_TRIALS, RESOLUTION, Trial, bracket,
 from scheduling.mix import TENANTS, Stream, mix, reading
 from scheduling.offer import Run, answered_rate, figures, group_of, kind_of
 from scheduling.render import render
-from scheduling.stage import Stage
+from scheduling.stage import NUM_BURSTS, Stage
 from support.lab_runs import answered, failed
 
 
@@ -221,13 +221,13 @@ def rehearsal(**known: Any) -> Rehearsal:
 def test_capacity_is_measured_once() -> None:
     stage = rehearsal()
     assert stage.capacity() == stage.capacity() == 10
-    assert len(stage.offered) == 1
+    assert len(stage.offered) == NUM_BURSTS
 
 
 def test_high_is_offered_alone_and_among_twice_the_capacity() -> None:
     stage = rehearsal()
     cells.high(stage)
-    _, alone, crowded = stage.offered
+    *_, alone, crowded = stage.offered
     assert rate_of(alone, "high") == rate_of(crowded, "high") == pytest.approx(3)
     assert sum(rate_of(crowded, group) for group in ("high", "normal", "low")) == pytest.approx(20)
     assert {stream.get("class") for stream in crowded} == {"high", None, "low"}
@@ -276,7 +276,7 @@ def test_variants_differ_in_the_servers_options_alone() -> None:
     stage = rehearsal()
     cells.variants(stage)
     assert stage.options[1:] == list(VARIANTS.values())
-    loads = [[stream | {"skip": 0} for stream in streams] for streams in stage.offered[1:]]
+    loads = [[stream | {"skip": 0} for stream in streams] for streams in stage.offered[NUM_BURSTS:]]
     assert all(load == loads[0] for load in loads)
 
 

@@ -287,3 +287,34 @@ def test_lines_are_whole_however_they_come(pieces: list[bytes]) -> None:
         *data.split(b"\n")[:-1],
         *([data.split(b"\n")[-1]] if data.split(b"\n")[-1] else []),
     ]
+
+
+def test_an_editor_that_reads_no_more_ends_it() -> None:
+    def tell(_: Outcome) -> None:
+        raise BrokenPipeError
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'{"prefix": "a"}'
+        for _ in range(5):
+            await asyncio.sleep(0)
+        yield b'{"prefix": "b"}'
+
+    with pytest.raises(BrokenPipeError):
+        asyncio.run(serve_lines(sent(), never, tell))
+
+
+def test_a_closed_input_is_no_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["complete", "--stdin"]) == Exit.MISTAKE
+    assert "no JSON object" in capsys.readouterr().err
+
+
+def test_text_is_utf8_in_any_locale() -> None:
+    with live_server(Endpoint("日本")) as (host, port):
+        done = headway(
+            "complete", "--stdin", "--budget-ms", "30000", "--url", f"http://{host}:{port}",
+            stdin='{"prefix": "x"}', env={"PYTHONIOENCODING": "ascii"},
+        )  # fmt: skip
+        assert (done.status, done.stdout, done.stderr) == (0, "日本", "")

@@ -1,6 +1,8 @@
 """Plain HTTP/1.1 against every way in which a server may write a response."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -89,6 +91,7 @@ def test_what_is_sent() -> None:
         [OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"],
         [b"220 mail.example ESMTP\r\n"],
         [b"HTTP/1.1 100 Continue\r\n\r\n"],
+        [b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"],
     ],
 )
 def test_what_is_no_whole_response(writes: list[bytes]) -> None:
@@ -113,3 +116,27 @@ def test_when_it_is_enough() -> None:
     assert not is_enough([plain, tls], {})
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         assert not is_enough([plain], {name: "http://proxy"})
+
+
+def test_a_name_that_nobody_answers_for_does_not_hold_up_the_programs_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+
+    def never(*_: object, **__: object) -> list[object]:
+        answered.wait(20)  # a test that fails ends, too
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+
+    async def main() -> None:
+        fetching = asyncio.ensure_future(fetch("http://name.example/v1/x"))
+        await asyncio.sleep(0)
+        fetching.cancel()
+        await asyncio.wait({fetching})
+
+    asyncio.run(main())
+    assert not answered.is_set()
+    names = [thread.name for thread in threading.enumerate() if not thread.daemon]
+    assert names == ["MainThread"]
+    answered.set()

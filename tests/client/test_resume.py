@@ -1,5 +1,6 @@
 """Streams that are cut and go on: by a server of the resumable protocol, on a script of cuts."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from headway.client import Answer, AnswerCut, CallError, CannedAnswer, Client, Deadlines, Endpoint, Refused
 from headway.wire.sse import DONE, numbered
-from support.endpoint_scripts import good
+from support.endpoint_scripts import good, whole
 from support.scripted_endpoint import Asked, ScriptedEndpoint, world
 from support.scripted_server import Reply, refusal
 from support.scripted_stream import chat
@@ -228,3 +229,53 @@ def test_any_cuts_give_the_whole_text_or_a_prefix_and_one_error(
         assert type(ended) is AnswerCut
         assert text
         assert WORDS.startswith(text)
+
+
+def test_what_was_read_is_acknowledged_by_its_bytes_too(tmp_path: Path) -> None:
+    padding = "x" * 60_000  # log-probabilities of a step, for one
+
+    def event(seq: int) -> bytes:
+        return numbered(
+            f"{STREAM}.1.{seq}",
+            b'{"choices": [{"delta": {"content": "a"}, "logprobs": "%b"}]}' % padding.encode(),
+        )
+
+    tail = b"".join(number([chat("stop"), DONE], 41))
+    sent = [(10.0 * seq, event(seq)) for seq in range(1, 41)]
+    server = Server([Reply(sent=[*sent, (500.0, tail)])])
+    ended, _, _, _ = call(tmp_path, server)
+    assert isinstance(ended, Answer)
+    acked = [json.loads(body)["seq"] for body in server.acked]
+    assert len(acked) >= 3
+    assert all(later - earlier <= 10 for earlier, later in zip([0, *acked], acked, strict=False))
+
+
+def test_a_server_that_does_not_answer_acknowledgements_is_told_again(tmp_path: Path) -> None:
+    """And holds no connection for ever."""
+
+    class Deaf(Server):
+        def __call__(self, number: int, asked: Asked) -> Reply:
+            reply = super().__call__(number, asked)
+            return Reply(head=b"", ending="silent") if asked.path.endswith("/ack") else reply
+
+    def event(seq: int) -> bytes:
+        return numbered(f"{STREAM}.1.{seq}", b'{"choices": [{"delta": {"content": "a"}}]}')
+
+    parts = [
+        (1000.0 * place, b"".join(event(seq) for seq in range(place * 100 + 1, place * 100 + 101)))
+        for place in range(30)
+    ]
+    tail = b"".join(number([chat("stop"), DONE], 3001))
+    server = Deaf([Reply(sent=[*parts, (30_000.0, tail)])])
+    ended, text, _, endpoint = call(tmp_path, server)
+    assert isinstance(ended, Answer)
+    assert len(text) == 3000
+    assert len(server.acked) == 2
+    assert endpoint.hung_up_ms[:1] == [20_000.0]
+
+
+def test_json_in_the_middle_of_a_stream_is_no_answer(tmp_path: Path) -> None:
+    server = Server([Part(5), whole("portal")])
+    ended, text, _, _ = call(tmp_path, server)
+    assert isinstance(ended, Answer)
+    assert (ended.text, text) == (WORDS, WORDS)

@@ -277,6 +277,31 @@ async def test_an_answer_that_stops_coming_times_out() -> None:
         assert await code_of(stream) == "upstream_timeout"
 
 
+@pytest.mark.parametrize("chatter", [b"", b": still here\n\n"])
+async def test_a_response_that_does_not_end_after_its_answer_gives_its_place_back(chatter: bytes) -> None:
+    left = asyncio.Event()
+
+    async def goes_on(asked: Asked, write: Write) -> None:
+        try:
+            for piece in GOOD:
+                await write(piece)
+            while chatter:
+                await write(chatter)
+                await checkpoint()
+            await asked.gone.wait()
+        finally:
+            left.set()
+
+    async with world(goes_on, gap_timeout_s=1e6) as w:
+        assert await code_of(w.client.submit_nowait(request())) is None
+        for _ in range(50):
+            w.sleep.wind(TICK_S)
+            for _ in range(20):
+                await checkpoint()
+        assert left.is_set()
+        assert w.client.state == "ready"
+
+
 async def test_a_server_that_comes_later_is_waited_for() -> None:
     async with upstream() as gone:
         port = int(gone.url.split(":")[2].split("/")[0])

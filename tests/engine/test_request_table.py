@@ -3,7 +3,7 @@
 import pytest
 
 from headway.core.messages import ChoiceFinished, Finished, TokenDelta, Usage
-from headway.engine.request_table import STEPS_AT_ONCE, RequestStream
+from headway.engine.request_table import EVENTS_AT_ONCE, RequestStream
 from support.standin_engine import request
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +46,18 @@ async def test_one_who_fell_behind_gets_what_waits_as_if_it_were_one_step_but_th
 
 async def test_no_reader_gets_all_at_once_of_a_long_answer() -> None:
     stream = RequestStream(request("a", max_tokens=1000))
-    for number in range(2 * STEPS_AT_ONCE):
+    for number in range(2 * EVENTS_AT_ONCE):
         stream.push((delta(number),))
     sizes = [len(await anext(stream)) for _ in range(3)]
-    assert sizes == [1, STEPS_AT_ONCE, STEPS_AT_ONCE - 1]
+    assert sizes == [1, EVENTS_AT_ONCE, EVENTS_AT_ONCE - 1]
+
+
+async def test_steps_of_many_choices_are_not_joined_to_more_than_a_step_brings_at_most() -> None:
+    n = 48
+    stream = RequestStream(request("a", n=n, max_tokens=1000))
+    for number in range(4):
+        stream.push(tuple(delta(number, choice) for choice in range(n)))
+    for choice in range(3):
+        stream.push((delta(9, choice),))
+    sizes = [len(await anext(stream)) for _ in range(4)]
+    assert sizes == [n, n, n, n + 3]

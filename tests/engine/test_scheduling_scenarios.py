@@ -56,6 +56,36 @@ def test_the_128k_prompt_ends_though_short_ones_never_stop_coming() -> None:
     assert load.error("long") is None
 
 
+def test_a_line_full_of_low_refuses_nobody_of_a_better_class() -> None:
+    load = virtual_load(limits(max_queued_requests=20))
+    load.submit(*(classed(f"low{i}", prompt(40, i), 60, service_class="low") for i in range(100)))
+    load.submit(
+        classed("normal", prompt(40, 200), 3), classed("high", prompt(40, 201), 3, service_class="high")
+    )
+    load.step()  # tells of refusals
+    refused = [name for name in load.got.finished if load.error(name) == "queue_full"]
+    assert len(refused) == 80
+    assert all(name.startswith("low") for name in refused)
+    load.engine.check()
+    load.run()
+    assert load.error("high") is None
+    assert load.error("normal") is None
+    assert_idle(load.engine)
+
+
+def test_in_a_full_line_the_latest_of_the_tenant_with_most_gives_way_to_another_tenant() -> None:
+    load = virtual_load(limits(max_queued_requests=20))
+    load.submit(*(classed(f"flood{i}", prompt(40, i), 60, tenant="flood") for i in range(20)))
+    load.submit(*(classed(f"other{i}", prompt(40, 100 + i), 3, tenant="other") for i in range(15)))
+    load.submit(classed("third", prompt(40, 200), 3, tenant="third"))
+    load.engine.check()
+    load.run()
+    refused = {name for name in load.got.finished if load.error(name) == "queue_full"}
+    # Until both tenants have ten; the third one's place is the flood's, which was there first with as much.
+    assert refused == {f"flood{i}" for i in range(9, 20)} | {f"other{i}" for i in range(10, 15)}
+    assert_idle(load.engine)
+
+
 def test_high_takes_a_slot_and_blocks_from_low_at_the_next_step() -> None:
     low = [classed(f"low{i}", prompt(40, i), 60, service_class="low") for i in range(30)]
     load = virtual_load(limits(max_num_seqs=30), num_blocks=200)

@@ -20,7 +20,7 @@ def simulate(
     seed: int = 0,
     prompts: tuple[int, ...] = (100,),
 ) -> list[Gradient]:
-    """Clients that always have a next call, sent as the limit allows; a first token takes a millisecond a prompt token."""
+    """Clients that always have a next call, sent as the limit allows; a first token takes 10 ms a prompt token."""
     draw = random.Random(seed)
     now_ns, slots = 0, [0] * num_slots  # when each slot is free
     running: list[tuple[int, int, int, int]] = []  # (end, sent, prompt, in flight when sent)
@@ -29,7 +29,7 @@ def simulate(
         while len(running) < min(num_clients, state.num_places):
             prompt = draw.choice(prompts)
             start_ns = max(now_ns, heapq.heappop(slots))
-            end_ns = start_ns + int(prompt * NS_PER_MS * draw.uniform(0.9, 1.1))
+            end_ns = start_ns + int(prompt * 10 * NS_PER_MS * draw.uniform(0.9, 1.1))
             heapq.heappush(slots, end_ns)
             heapq.heappush(running, (end_ns, now_ns, prompt, len(running) + 1))
         now_ns, sent_ns, prompt, in_flight = heapq.heappop(running)
@@ -64,6 +64,18 @@ def test_it_follows_an_engine_that_gets_slower() -> None:
 
 def test_while_few_calls_run_nothing_is_concluded() -> None:
     assert {state.limit for state in simulate(Gradient(limit=64), 64, num_clients=10, num_calls=400)} == {64}
+
+
+def test_an_engine_that_batches_is_given_more_as_long_as_first_tokens_come_soon() -> None:
+    state = Gradient()
+    for _ in range(20_000):
+        in_flight = state.num_places
+        state = step(
+            state, int((20 + 5 * in_flight) * NS_PER_MS), 100, in_flight
+        )  # 5 ms more for each at once
+    assert (
+        40 <= state.limit <= 60
+    )  # 220 to 320 ms: where twice the time without load had been the end, there were 4
 
 
 def test_a_refusal_lowers_it() -> None:

@@ -50,6 +50,17 @@ async def test_of_a_hundred_calls_at_once_exactly_as_many_pass_as_may() -> None:
     assert (await found.show(USER)).num_calls == 0
 
 
+async def test_a_pace_takes_of_the_rate_and_neither_needs_nor_holds_a_place() -> None:
+    found, _ = limits()
+    for _ in range(5):
+        await found.admit(USER)
+    for _ in range(5):
+        await found.pace(USER)
+    assert (await found.show(USER)).num_calls == 5
+    with pytest.raises(RateLimited):
+        await found.pace(USER)
+
+
 async def test_a_request_refused_for_its_rate_burns_nothing_else() -> None:
     found, _ = limits()
     for _ in range(10):

@@ -45,6 +45,7 @@ steps = st.one_of(
         ),
         st.integers(1, 30),
     ),
+    st.tuples(st.just("pace"), callers),
     st.tuples(st.just("show"), callers),
     st.tuples(st.just("wait"), st.sampled_from([0, 1, 999, 250_000, 1_000_000, 7_654_321, 59_000_000])),
     st.tuples(st.just("burst"), callers, st.sampled_from([3, 90])),
@@ -86,6 +87,8 @@ class Driver:
                 case ("note", Caller() as caller, Signal() as signal, int(times)):
                     for _ in range(times):
                         await self.limits.note(caller, signal)
+                case ("pace", Caller() as caller):
+                    await self.limits.pace(caller)
                 case ("show", Caller() as caller):
                     self.said.append(await self.limits.show(caller))
                 case _:
@@ -164,6 +167,63 @@ def test_a_script_that_redis_has_forgotten_is_loaded_again(redis: RedisServer) -
         await limits.admit(CALLERS[0])
         await client.script_flush()
         await limits.admit(CALLERS[0])
+        await limits.aclose()
+
+    asyncio.run(run())
+
+
+HOUR_US = 3_600_000_000
+
+
+class Clock:
+    """A server's clock that can be set, in microseconds."""
+
+    def __init__(self) -> None:
+        self.us = START_NS // 1000
+
+    def now_us(self) -> int:
+        return self.us
+
+
+def test_a_clock_that_is_set_back_stops_neither_refilling_nor_forgetting_nor_leases(
+    redis: RedisServer,
+) -> None:
+    async def run() -> None:
+        clock, client = Clock(), connect(redis.url)
+        await client.flushdb()
+        limits = RedisLimits(CONFIG, client, time_us=clock.now_us, deadline_s=30)
+        ada = CALLERS[0]
+        await limits.note(ada, Signal("malformed"))
+        for _ in range(CONFIG.max_concurrent or 0):
+            await limits.reserve(await limits.admit(ada), 200)
+        with pytest.raises(HeadwayError):
+            await limits.admit(ada)
+        before = await limits.show(ada)
+        clock.us -= HOUR_US
+        assert await limits.show(ada) == before  # nothing is given for it
+        clock.us += 120_000_000  # longer than a lease, which nobody has renewed
+        after = await limits.show(ada)
+        assert after.risk < before.risk
+        assert after.quotas.tokens is not None
+        assert after.quotas.tokens.remaining == CONFIG.tokens_per_min
+        await limits.admit(ada)
+        await limits.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_clock_that_wavers_counts_no_moment_twice(redis: RedisServer) -> None:
+    async def run() -> None:
+        clock, client = Clock(), connect(redis.url)
+        await client.flushdb()
+        limits = RedisLimits(CONFIG, client, time_us=clock.now_us, deadline_s=30)
+        for _ in range(8):  # all there are
+            await limits.pace(CALLERS[0])
+        for _ in range(20):
+            clock.us -= 200_000
+            with pytest.raises(HeadwayError):
+                await limits.pace(CALLERS[0])
+            clock.us += 200_000
         await limits.aclose()
 
     asyncio.run(run())

@@ -1,6 +1,7 @@
 """Limits with a store that comes and goes, as the breaker sees it; with a real Redis: test_redis_outage."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +53,9 @@ class Store:
         self._ask()
         return Admission(call_id=f"s{self.num_asked}", caller=caller, quotas=NO_QUOTAS, place="shared")
 
+    async def pace(self, caller: Caller) -> None:  # noqa: ARG002
+        self._ask()
+
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         self._ask()
         return Reservation(admission=admission, num_tokens=num_tokens, quotas=NO_QUOTAS)
@@ -100,6 +104,24 @@ async def fail(limits: SharedLimits, store: Store) -> None:
     for _ in range(MAX_FAILURES):
         await limits.release(await limits.admit(USER))
     assert limits.state().phase is Phase.OPEN
+
+
+async def test_the_pace_is_the_stores_and_without_it_a_part_here() -> None:
+    limits, store, _ = shared(LimitsConfig(requests_per_s=8, floor_per_s=1))
+    for _ in range(20):
+        await limits.pace(USER)
+    store.refusal = RateLimited("no")
+    with pytest.raises(RateLimited):
+        await limits.pace(USER)
+    store.refusal = None
+    await limits.beat()  # four gateways
+    store.is_gone = True
+    num_granted = 0
+    with suppress(RateLimited):
+        for _ in range(10):
+            await limits.pace(USER)
+            num_granted += 1
+    assert num_granted == 8 // 4
 
 
 async def test_a_store_that_answers_decides() -> None:

@@ -10,12 +10,13 @@ import pytest
 from headway.core.caller import Caller, CallerLimits
 from headway.core.clock import ManualClock
 from headway.core.errors import AccessUnavailable, QueueFull, Unauthenticated
-from headway.core.messages import ErrorInfo
+from headway.core.messages import ErrorInfo, Finished, Usage
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
-from headway.flow.local import LocalLimits
+from headway.flow.local import HARD_BOUND, LocalLimits
+from headway.flow.signals import Signal
 from headway.gateway.config import GatewayConfig
-from headway.gateway.door import Door
+from headway.gateway.door import Door, network_of
 from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.streams.limits import StreamLimits
@@ -82,6 +83,7 @@ class Guarded:
                 MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, StreamTerms(grace_s=grace_s)
             ),
             config=GatewayConfig(trust_headers=trust_headers),
+            pooling="mean",
         )
 
     def ask(self, who: str, headers: Mapping[str, str] | None = None, **fields: object) -> Exchange:
@@ -214,6 +216,24 @@ async def test_what_the_engine_refuses_costs_nothing() -> None:
     assert await tokens_left(g, "ann") == 1000
 
 
+async def test_of_many_texts_those_cost_that_the_engine_began() -> None:
+    g = Guarded(CallerLimits(tokens_per_min=1000))
+    texts = {"input": ["four", "six of", "a"]}
+    async with g.s.post("/v1/embeddings", texts, {"authorization": "Bearer ann"}) as exchange:
+        await g.s.engine.wait_requests(3)
+        begun, refused, _ = g.s.engine.requests
+        g.s.engine.emit_end(begun, _end(begun.request_id, 4, embedding=b"\0" * 8))
+        full = ErrorInfo(code="queue_full", message="Full.", retry_after_s=1)
+        g.s.engine.emit_end(refused, _end(refused.request_id, 6, error=full))
+        assert await exchange.read_status() == 503
+    assert await tokens_left(g, "ann") == 1000 - len("four") - len("a")
+
+
+def _end(request_id: str, num_tokens: int, **fields: object) -> Finished:
+    usage = Usage(prompt_tokens=num_tokens, completion_tokens=0)
+    return Finished(request_id=request_id, usage=usage, **fields)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("resumable", [False, True])
 async def test_after_hundreds_of_cancelled_calls_the_balance_is_exact(resumable: bool) -> None:
     g = Guarded(CallerLimits(tokens_per_min=100_000, max_concurrent=300), config=LimitsConfig(burst_s=100))
@@ -304,6 +324,77 @@ async def test_who_tries_names_of_streams_is_slowed() -> None:
         async with g.s.get(f"/v1/streams/{number:032x}", {"authorization": "Bearer ann"}) as exchange:
             assert await exchange.read_status() == 404
     assert (await g.limits.show(g.known.callers["ann"])).requests_per_s < 100
+
+
+async def test_calls_to_streams_take_of_the_rate_but_acknowledgements_that_make_sense() -> None:
+    g = Guarded(script=answering("yes"), config=LimitsConfig(requests_per_s=8, floor_per_s=1))
+    who = {"authorization": "Bearer ann"}
+    async with g.ask("ann", {"x-headway-resumable": "1"}, stream=True) as exchange:
+        await exchange.read_body()
+    path = f"/v1/streams/{exchange.headers['x-headway-stream']}"
+    for _ in range(20):
+        async with g.s.post(f"{path}/ack", {"seq": 1}, who) as ack:
+            assert await ack.read_status() == 204
+    assert await _statuses(g, "GET", f"{path}?after=2", 7) == [200] * 7
+    assert await _statuses(g, "GET", path, 1) == [429]
+    assert await _statuses(g, "DELETE", path, 1) == [429]
+    async with g.s.post(f"{path}/ack", {"seq": 1}, who) as ack:
+        assert await ack.read_status() == 204
+
+
+@pytest.mark.parametrize("body", [b'{"seq":1}', b"{", b"x" * 100_000])
+async def test_who_acknowledges_nonsense_on_and_on_is_refused(body: bytes) -> None:
+    g = Guarded(config=LimitsConfig(requests_per_s=8, floor_per_s=1))
+    statuses = await _statuses(g, "POST", f"/v1/streams/{'0' * 32}/ack", 9, body)
+    assert statuses[0] in (400, 404, 413)
+    assert statuses[-1] == 429
+
+
+async def _statuses(g: Guarded, method: str, path: str, times: int, body: bytes = b"") -> list[int]:
+    found = []
+    for _ in range(times):
+        async with Exchange(g.s.app, method, path, body, {"authorization": "Bearer ann"}) as exchange:
+            found.append(await exchange.read_status())
+    return found
+
+
+async def test_a_limit_that_is_not_the_callers_is_no_nonsense_of_his() -> None:
+    g = Guarded()
+    async with g.ask("ann") as exchange:
+        await g.s.engine.wait_requests(1)
+        limited = ErrorInfo(code="upstream_limited", message="Later.", retry_after_s=7)
+        g.s.engine.fail(g.s.engine.requests[0], limited)
+        assert await exchange.read_status() == 429
+    assert (await g.limits.show(g.known.callers["ann"])).risk == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("unix", "unix"),
+    ],
+)
+def test_guesses_are_accounted_to_the_network_that_one_customer_has(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+async def test_strangers_push_out_no_caller() -> None:
+    clock = ManualClock(1)
+    config = LimitsConfig(max_users=3)
+    callers, strangers = LocalLimits(config, clock), LocalLimits(config, clock)
+    door = Door(Known({}), callers, strangers=strangers)
+    await callers.note(caller("ann"), Signal("malformed"))
+    for number in range(50):
+        with pytest.raises(Unauthenticated):
+            await door.caller([], f"192.0.2.{number}")
+    assert len(callers) == 1
+    assert len(strangers) <= HARD_BOUND * 3
 
 
 async def _abandoned_level(g: Guarded) -> float:

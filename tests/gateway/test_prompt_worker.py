@@ -1,11 +1,14 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
+from headway.core.caller import Caller
 from headway.core.errors import QueueFull
-from headway.gateway.prompt_worker import PromptWorker
+from headway.gateway.prompt_queue import AHEAD_BYTES
+from headway.gateway.prompt_worker import LONG_BYTES, PromptWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -58,6 +61,70 @@ async def test_jobs_beyond_the_bounds_are_refused_and_room_comes_back(worker: Pr
     assert await running
     assert await worker.submit_nowait(lambda: 5, 100) == 5
     assert worker.num_pending == 0
+
+
+ANN, BOB = Caller(user="ann"), Caller(user="bob")
+
+
+BIG = AHEAD_BYTES + 1
+
+
+@pytest.fixture
+async def roomy() -> AsyncIterator[PromptWorker]:
+    worker = PromptWorker(max_pending=100, max_pending_bytes=10 * BIG)
+    yield worker
+    worker.close()
+
+
+async def test_a_flood_gives_way_to_somebody_else(roomy: PromptWorker) -> None:
+    gate = threading.Event()
+    order: list[str] = []
+    running = roomy.submit_nowait(lambda: gate.wait(30), BIG, ANN)
+    flood = [roomy.submit_nowait(partial(order.append, f"ann{i}"), 2 * BIG, ANN) for i in range(4)]
+    other = roomy.submit_nowait(partial(order.append, "bob"), 3 * BIG, BOB)
+    with pytest.raises(QueueFull):
+        await flood[3]
+    gate.set()
+    assert await running
+    await asyncio.gather(*flood[:3], other)
+    assert order == ["bob", "ann0", "ann1", "ann2"]
+    assert roomy.num_pending == 0
+
+
+async def test_no_prompt_of_ordinary_length_waits_for_a_long_one(roomy: PromptWorker) -> None:
+    gate = threading.Event()
+    long = roomy.submit_nowait(lambda: gate.wait(30), LONG_BYTES + 1, ANN)
+    assert await roomy.submit_nowait(lambda: 2, LONG_BYTES, BOB) == 2
+    assert not long.done()
+    gate.set()
+    assert await long
+
+
+async def test_who_has_left_by_himself_is_not_told_that_he_was_pushed_out(roomy: PromptWorker) -> None:
+    gate = threading.Event()
+    running = roomy.submit_nowait(lambda: gate.wait(30), BIG, ANN)
+    left = roomy.submit_nowait(lambda: 1, 8 * BIG, ANN)
+    left.cancel()
+    other = roomy.submit_nowait(lambda: 2, 2 * BIG, BOB)
+    gate.set()
+    assert await running
+    assert await other == 2
+    assert left.cancelled()
+
+
+async def test_closing_ends_what_waits_and_what_was_handed_over() -> None:
+    worker = PromptWorker(max_pending=100, max_pending_bytes=10 * BIG)
+    gate = threading.Event()
+    running = worker.submit_nowait(lambda: gate.wait(30), 1)
+    handed_over, waiting = worker.submit_nowait(lambda: 1, 1), worker.submit_nowait(lambda: 1, BIG)
+    worker.close()
+    gate.set()
+    await asyncio.gather(running, handed_over, waiting, return_exceptions=True)
+    assert handed_over.cancelled()
+    assert waiting.cancelled()
+    assert worker.num_pending == 0
+    with pytest.raises(RuntimeError):
+        worker.submit_nowait(lambda: 1, 1)
 
 
 async def test_one_job_alone_may_have_any_size(worker: PromptWorker) -> None:

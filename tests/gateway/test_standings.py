@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from headway.access.token_store import StoreFailed
 from headway.core.caller import Caller, CallerLimits
 from headway.core.clock import NS_PER_S, ManualClock
 from headway.core.events import Event, RiskAssessed, TokensSettled
@@ -23,11 +24,11 @@ class Shelf:
 
     def __init__(self) -> None:
         self.kept: list[tuple[str, bytes, int]] = []
-        self.fails = False
+        self.failure: Exception | None = None
 
     async def put(self, token_id: str, standing: bytes, now_s: int) -> None:
-        if self.fails:
-            raise OSError("full")
+        if self.failure is not None:
+            raise self.failure
         self.kept.append((token_id, standing, now_s))
 
 
@@ -71,13 +72,39 @@ async def test_a_slowed_caller_is_told_of_once_in_a_while() -> None:
     assert len(w.shelf.kept) == 2
 
 
-async def test_a_shelf_that_fails_is_the_operators_affair() -> None:
+async def test_a_store_that_fails_is_told_of_in_one_line_and_once(caplog: pytest.LogCaptureFixture) -> None:
     w = Watched()
-    w.shelf.fails = True
+
+    async def call() -> None:
+        await w.limits.note(ANN, Signal("malformed"))
+        w.clock.advance(EVERY_NS)
+        await w.call()
+        await w.written()
+
+    w.shelf.failure = StoreFailed("full", "/somewhere")
+    await call()
+    await call()
+    assert w.shelf.kept == []
+    assert len(caplog.records) == 1
+    assert "no room" in caplog.records[0].getMessage()
+    assert caplog.records[0].exc_info is None
+    w.shelf.failure = None
+    await call()
+    assert len(w.shelf.kept) == 1
+    w.shelf.failure = StoreFailed("full", "/somewhere")
+    await call()
+    assert len(caplog.records) == 2
+
+
+async def test_a_bug_in_what_keeps_standings_is_the_operators_affair(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    w = Watched()
+    w.shelf.failure = OSError("what nobody thought of")
     await w.limits.note(ANN, Signal("malformed"))
     await w.call()
     await w.written()
-    assert w.shelf.kept == []
+    assert caplog.records[0].exc_info is not None
     await w.door.close()
 
 

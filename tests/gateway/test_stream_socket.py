@@ -1,20 +1,31 @@
 """A stream's WebSocket, with a real client on a real server."""
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
 
+from headway.core.caller import Caller
 from headway.core.clock import MonotonicClock
+from headway.core.errors import Unauthenticated
+from headway.core.events import CallRefused, Event, Hook
+from headway.core.secret import Secret
+from headway.flow.config import LimitsConfig
+from headway.flow.local import LocalLimits
+from headway.gateway import stream_socket
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
+from headway.gateway.door import Door
 from headway.gateway.gateway import Gateway
 from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
+from headway.streams import delivery
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
 from support.gateway_app import MODEL, served
@@ -25,7 +36,7 @@ TEXT = "to be read twice"
 
 
 @contextmanager
-def running() -> Iterator[tuple[str, Gateway]]:
+def running(door: Door | None = None, hook: Hook | None = None) -> Iterator[tuple[str, Gateway]]:
     """Serve an engine that answers TEXT at once; yield the address and the gateway."""
     clock = MonotonicClock()
     streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, StreamTerms(grace_s=60))
@@ -36,6 +47,8 @@ def running() -> Iterator[tuple[str, Gateway]]:
         clock=clock,
         wall_time_s=lambda: 1.8e9,
         streams=streams,
+        door=door,
+        hook=hook,
     )
     with live_server(create_app(gateway)) as (host, port):
         yield f"{host}:{port}", gateway
@@ -71,6 +84,60 @@ def read_all(client: ClientConnection, events: list[dict[str, object]]) -> None:
 def content(events: list[dict[str, object]]) -> str:
     chunks = [json.loads(str(event["data"])) for event in events[:-1]]
     return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+
+
+class Stranger:
+    """Knows nobody."""
+
+    async def identify(self, shown: Secret | None) -> Caller:  # noqa: ARG002
+        raise Unauthenticated("No.")
+
+    async def close(self) -> None:
+        pass
+
+
+def refusal_of(address: str, stream: str = "0" * 32) -> Response:
+    """Return how a socket is refused."""
+    with pytest.raises(InvalidStatus) as refused, connect(f"ws://{address}/v1/streams/{stream}/ws"):
+        pass
+    return refused.value.response
+
+
+def test_a_socket_is_refused_counted_and_logged_as_a_request_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headway.access")
+    events: list[Event] = []
+    with running(Door(Stranger()), events.append) as (address, _):
+        response = refusal_of(address)
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"].startswith("Bearer")
+    assert json.loads(response.body or b"")["error"]["code"] == "unauthenticated"
+    (line,) = [record for record in caplog.records if record.name == "headway.access"]
+    assert line.__dict__["request_id"] == response.headers["x-request-id"]
+    assert line.__dict__["http"]["status"] == 401
+    assert [event.status for event in events if isinstance(event, CallRefused)] == [401]
+
+
+def test_who_tries_names_of_streams_on_sockets_is_slowed_and_then_refused() -> None:
+    limits = LocalLimits(LimitsConfig(requests_per_s=0.01, floor_per_s=0.01, burst_s=300), MonotonicClock())
+    with running(Door(None, limits)) as (address, _):
+        responses = [refusal_of(address, f"{number:032x}") for number in range(5)]
+    assert responses[0].status_code == 404
+    assert responses[-1].status_code == 429
+    assert int(responses[-1].headers["retry-after"]) > 1
+
+
+def test_an_open_socket_has_one_access_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headway.access")
+    with running() as (address, _):
+        stream = start(address)
+        with connect(f"ws://{address}/v1/streams/{stream}/ws") as client:
+            assert client.response is not None
+            request_id = client.response.headers["x-request-id"]
+            client.send(json.dumps({"type": "ack", "seq": len(read_to_the_end(client))}))
+            with pytest.raises(ConnectionClosed):
+                client.recv(timeout=20)
+    (line,) = [record for record in caplog.records if record.__dict__.get("request_id") == request_id]
+    assert line.__dict__["http"]["status"] == 101
 
 
 def test_acknowledging_the_last_event_closes_the_socket() -> None:
@@ -161,3 +228,29 @@ def test_a_client_that_comes_back_goes_on_where_it_stood() -> None:
         assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
         assert content(events) == TEXT
         assert gateway.num_active == 0
+
+
+def test_a_client_that_acknowledges_nothing_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_UNACKNOWLEDGED", 4)
+    monkeypatch.setattr(stream_socket, "LAST_ACK_S", 0.0)
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        events: list[dict[str, object]] = []
+        with pytest.raises(ConnectionClosed) as closed:
+            read_all(client, events)
+        assert {event["seq"] for event in events[:-1]} == {1, 2, 3, 4}
+        assert events[-1]["error"]["code"] == "stream_unread"  # type: ignore[index]
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+
+
+def test_one_who_acknowledges_a_little_at_a_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MAX_UNACKNOWLEDGED", 4)
+    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+        events = [next_event(client)]
+        while not events[-1].get("last"):
+            client.send(json.dumps({"type": "ack", "seq": events[-1]["seq"]}))
+            events.append(next_event(client))
+        numbers = sorted({int(str(event["seq"])) for event in events})
+        assert numbers == list(range(1, len(numbers) + 1))

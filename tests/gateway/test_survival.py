@@ -25,6 +25,7 @@ from headway.gateway import survival
 from headway.gateway.choices import Choices
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import RequestRecord
+from headway.gateway.step_record import decode_steps, encode_step
 from headway.gateway.text_events import Piece
 from support.gateway_app import served
 from support.scripted_client import INFO, FakeEngineClient
@@ -294,3 +295,43 @@ async def test_a_server_that_stops_meanwhile_leaves_no_task() -> None:
         await reader.task
     await settle()
     assert back.cancelled()
+
+
+async def test_tokens_that_come_with_the_engines_end_are_told_though_they_made_no_text() -> None:
+    engine = Engine()
+    running = generation(engine)
+    kept = b""
+
+    async def read() -> None:
+        nonlocal kept
+        async with running:
+            async for _ in running.events():
+                kept += encode_step(running.step)
+
+    reading = asyncio.ensure_future(read())
+    await engine.wait_requests(1)
+    engine.comes_back()
+    engine.fail(engine.requests[0], DIED, last_tokens=b"E")  # held back: "END" ends the answer
+    await engine.wait_requests(2)
+    engine.emit(engine.requests[1], b"f")
+    engine.finish(engine.requests[1])
+    await reading
+    tokens = [i for step in decode_steps(kept) for gain in step.tokens for i in gain.token_ids]
+    assert bytes(tokens) == b"Ef"
+
+
+@pytest.mark.parametrize("n", [1, 2])
+async def test_a_choice_that_had_all_its_tokens_ends_though_its_engine_never_said_so(n: int) -> None:
+    engine = Engine()
+    running = generation(engine, n=n)
+    reader = Reader(running)
+    await engine.wait_requests(1)
+    engine.emit(engine.requests[0], b"123456789")
+    engine.comes_back()
+    engine.lost()
+    if n == 2:
+        await engine.wait_requests(2)
+        assert engine.requests[1].first_choice == 1
+        engine.finish(engine.requests[1], "length")
+    await reader.task
+    assert (reader.text, running.outcome, len(engine.requests)) == ("123456789", "length", n)

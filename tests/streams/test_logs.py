@@ -318,7 +318,10 @@ async def test_where_it_is_crowded_what_ended_first_goes_before_its_time(gateway
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "limits",
-    [StreamLimits(max_total_events=40), StreamLimits(max_total_bytes=40 * entry("x").num_bytes)],
+    [
+        StreamLimits(max_total_events=40, settle_ms=1),
+        StreamLimits(max_total_bytes=40 * entry("x").num_bytes, settle_ms=1),
+    ],
     ids=["events", "bytes"],
 )
 async def test_events_and_bytes_crowd_too_but_what_is_open_stays(
@@ -340,6 +343,26 @@ async def test_events_and_bytes_crowd_too_but_what_is_open_stays(
         await log.expire()
         assert ((await found(log, C)).state, (await found(log, A)).state) == ("gone", "open")
         assert await log.expire() == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_has_only_just_ended_stays_however_crowded_it_is(kind: str, tmp_path: Path) -> None:
+    limits = StreamLimits(max_streams=4, ttl_ms=1000, settle_ms=100)
+    async with open_gateways(kind, tmp_path, limits) as gateways:
+        log, clock = gateways.one, gateways.clock
+        for name in (A, B, C, "d" * 32):
+            await log.append(await log.create(name, "tok", b""), 0, [END], end="ended")
+            clock.ms += 50
+        clock.ms -= 1  # A ended 199 ms ago, B 149, C 99
+        assert await log.expire() >= 1  # of four, three may stay
+        await log.remove(B)
+        for name in ("e" * 32, "f" * 32):
+            await log.create(name, "tok", b"")
+        assert await log.expire() == 0
+        assert [(await found(log, name)).state for name in (A, C, "d" * 32)] == ["gone", "ended", "ended"]
+        clock.ms += 1
+        assert await log.expire() >= 1
+        assert (await found(log, C)).state == "gone"
 
 
 async def test_an_open_stream_does_not_expire(gateways: Gateways) -> None:

@@ -220,3 +220,92 @@ async def test_what_is_no_server_is_said_when_it_is_opened(tmp_path: Path) -> No
             await RedisLog.open(server.url, StreamLimits(), WallClock())
     with pytest.raises(ConfigError):
         await RedisLog.open("redis://host:port/0", StreamLimits(), WallClock())
+
+
+async def test_names_of_streams_that_a_server_short_of_memory_evicted_hold_nobody_up(tmp_path: Path) -> None:
+    clock, limits = WallClock(), StreamLimits(max_streams=4, settle_ms=1)
+    names = [f"{n:032x}" for n in range(4)]
+    with redis_server(tmp_path) as server:
+        log = await RedisLog.open(server.url, limits, clock)
+        try:
+            for number, name in enumerate(names):
+                lease = await log.create(name, "tok", b"")
+                await log.append(lease, 0, content("1", "2"), end=None if number == 3 else "ended")
+            for name in names:
+                await log._script._client.delete(f"{PREFIX}stream:{name}")
+            clock.ms += 1
+            assert await log.expire() == 0  # it is crowded, and comes to an end
+            clock.ms += limits.lease_ms
+            for name in await log.orphans():
+                assert await log.take_over(name) is None
+            assert await log.orphans() == []
+            assert set((await log._script._client.hgetall(PREFIX + "total")).values()) == {b"0"}
+            assert {key.decode() for key in await log._script._client.keys("*")} == {PREFIX + "total"}
+        finally:
+            await log.close()
+
+
+class Relay:
+    """Stands before a server; `freeze`: what is connected then hears nothing any more, and nobody hears of it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._frozen: list[asyncio.Event] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frozen = asyncio.Event()
+        self._frozen.append(frozen)
+        there, to_there = await asyncio.open_connection("127.0.0.1", self._port)
+
+        async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(1 << 16):
+                if not frozen.is_set():
+                    target.write(data)
+
+        ways = [asyncio.ensure_future(pass_on(*way)) for way in ((reader, to_there), (there, writer))]
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for way in ways:
+            way.cancel()
+        await asyncio.wait(ways)
+        writer.close()
+        to_there.close()
+
+    def freeze(self) -> None:
+        for frozen in self._frozen:
+            frozen.set()
+
+
+async def test_a_connection_that_broke_without_a_word_is_not_listened_to_for_ever(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        relay = Relay(server.port)
+        async with await asyncio.start_server(relay.serve, "127.0.0.1", 0) as listener, opened(server) as one:
+            url = f"redis://127.0.0.1:{listener.sockets[0].getsockname()[1]}/0"
+            two = await RedisLog.open(url, StreamLimits(), WallClock(), quiet_s=0.02)
+            try:
+                lease = await one.create(A, "tok", b"")
+                with two.news.subscribe(A) as news:
+                    relay.freeze()
+                    await one.append(lease, 0, content("1"))
+                    await news.wait()
+                assert await texts(two) == ["1"]
+            finally:
+                await two.close()
+
+
+async def test_a_stream_that_redis_began_without_saying_so_is_not_gone_on_with(tmp_path: Path) -> None:
+    clock = WallClock()
+    with redis_server(tmp_path) as server:
+        async with opened(server, clock, timeout_s=0.05) as log:
+            server.pause()
+            with pytest.raises(StreamLogUnavailable):
+                await log.create(A, "tok", b"")
+            server.resume()
+            while (record := await log.find(A)) is None:  # it reads what it was sent in its own time
+                pass
+            assert record.state == "open"
+            await log.expire()
+            clock.ms += StreamLimits().lease_ms
+            assert await log.orphans() == []
+            assert await log.take_over(A) is None
+            await log.expire()
+            assert not log._doubtful

@@ -273,3 +273,35 @@ async def test_a_journal_that_fails_to_commit_says_so_and_goes_on() -> None:
         await journal.do(lambda db: db.execute("no SQL"), lambda _: None)
     assert await journal.do(lambda db: db.execute("SELECT 7").fetchone()[0], lambda seven: seven) == 7
     await journal.close()
+
+
+async def test_what_a_full_disk_kept_of_a_stream_is_not_mixed_into_a_later_one(tmp_path: Path) -> None:
+    clock, limits = WallClock(), StreamLimits()
+
+    def never_full(db: sqlite3.Connection) -> None:
+        db.set_authorizer(None)
+
+    def full(db: sqlite3.Connection) -> None:
+        def refuse(action: int, table: str | None, *_: object) -> int:
+            may = action != sqlite3.SQLITE_DELETE or table not in ("events", "progress")
+            return sqlite3.SQLITE_OK if may else sqlite3.SQLITE_DENY
+
+        db.set_authorizer(refuse)
+
+    async with opened(tmp_path / "streams", clock) as log:
+        lease = await log.create(A, "tok", b"")
+        await log.append(lease, 0, content("old"), b"old")
+        await log._journal.do(full, lambda _: None)
+        with pytest.raises(StreamLogUnavailable):
+            await log.remove(A)
+        await log._journal.do(never_full, lambda _: None)
+        clock.ms += limits.remembered_ms
+        await log.expire()
+        assert await log.find(A) is None
+    async with opened(tmp_path / "streams", clock) as log:
+        lease = await log.create(B, "tok", b"")
+        assert await log.append(lease, 0, content("new"), b"new") == 1
+        clock.ms += limits.lease_ms
+        recovery = await log.take_over(B)
+        assert recovery is not None
+        assert (recovery.progress, await texts(log, B)) == ((b"new",), ["new"])

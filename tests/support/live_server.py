@@ -16,18 +16,17 @@ from headway.cli.socket_protocol import SocketProtocol
 
 
 @contextmanager
-def live_server(app: ASGIApp, limits: HttpLimits | None = None) -> Iterator[tuple[str, int]]:
-    """Serve `app`; yield (host, port); stop when left, cutting off what still runs."""
+def live_server(app: ASGIApp, limits: HttpLimits | None = None, **options: Any) -> Iterator[tuple[str, int]]:
+    """Serve `app`; yield (host, port); stop when left, cutting off what still runs. `options`: of uvicorn."""
     protocol: Any = partial(BoundedHttpProtocol, limits=limits or HttpLimits())  # uvicorn only ever calls it
+    settings: dict[str, Any] = {
+        "http": protocol,
+        "ws": SocketProtocol,
+        "ws_per_message_deflate": False,
+        **options,
+    }
     config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        timeout_graceful_shutdown=1,
-        http=protocol,
-        ws=SocketProtocol,
-        ws_per_message_deflate=False,
+        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=1, **settings
     )
     server = uvicorn.Server(config)
     with socket.socket() as listener:

@@ -129,11 +129,12 @@ class FakeEngineClient:
             self._live[request.request_id], (ChoiceFinished(request.request_id, 0, "stop"), finished)
         )
 
-    def fail(self, request: Request, error: ErrorInfo) -> None:
-        """End a request with an error."""
+    def fail(self, request: Request, error: ErrorInfo, last_tokens: Sequence[int] = ()) -> None:
+        """End a request with an error; `last_tokens`: what the only choice gets with it, as who fell behind does."""
         live = self._live[request.request_id]
         choices = tuple(ChoiceFinished(request.request_id, index, "error") for index in sorted(live.open))
-        self._deliver(live, (*choices, live.terminal(error=error)))
+        tokens = (delta(request, last_tokens),) if last_tokens else ()
+        self._deliver(live, (*tokens, *choices, live.terminal(error=error)))
 
     def _deliver(self, live: "_Live", batch: Batch) -> None:
         for event in batch:

@@ -37,7 +37,7 @@ class Gateways:
 
 LIMITS = StreamLimits(
     max_events=4, max_bytes=100, max_total_events=8, max_total_bytes=200, max_streams=5,
-    ttl_ms=1000, remembered_ms=5000, lease_ms=300,
+    ttl_ms=1000, settle_ms=1, remembered_ms=5000, lease_ms=300,
 )  # fmt: skip
 
 

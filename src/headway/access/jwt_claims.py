@@ -62,8 +62,8 @@ def caller_of(claims: Claims, config: JwtConfig, server_key: bytes) -> Caller:
         raise Forbidden(f"The JWT has no claim {_shown(names.user)}, which names its user.")
     tenant = defaults.tenant if tenant is None else tenant
     try:
-        check_name(_shown(names.user), user)
-        check_name(_shown(names.tenant or "tenant"), tenant, may_be_empty=True)
+        check_name(_shown(names.user).strip("`"), user)
+        check_name(_shown(names.tenant or "tenant").strip("`"), tenant, may_be_empty=True)
         check_limits(limits)
     except ConfigError as error:
         raise Forbidden(f"The JWT's claims are no caller's: {error.message}") from None

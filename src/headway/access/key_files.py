@@ -20,7 +20,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
 from headway.access.config import JwtConfig
-from headway.access.server_key import read_private
+from headway.access.server_key import open_now, read_private
 from headway.core.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 1 << 20
@@ -144,7 +144,7 @@ def _of_secret(path: Path) -> dict[str, Any]:
 
 def _read(path: Path, name: str) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_now(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"`jwt.{name}`: {path} cannot be read: {error.strerror or error}.") from error

@@ -9,7 +9,7 @@ import hmac
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from headway.access.api_token import RandomBytes
 from headway.core.errors import ConfigError
@@ -40,7 +40,7 @@ def read_key(path: Path) -> bytes:
 def read_private(path: Path, what: str, max_bytes: int = 65_536) -> bytes:
     """Return what a file holds that others may not read; raises ConfigError."""
     try:
-        with path.open("rb") as file:
+        with open_now(path) as file:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(max_bytes + 1)
     except OSError as error:
@@ -50,6 +50,11 @@ def read_private(path: Path, what: str, max_bytes: int = 65_536) -> bytes:
     if mode & _NOT_FOR_OTHERS:
         raise ConfigError(f"{what} {path} is not for its owner alone: run `chmod 600` on it.")
     return data
+
+
+def open_now(path: Path) -> BinaryIO:
+    """Open a file to be read, without waiting: of a pipe for whoever may write it, which would be for ever."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def key_check(key: bytes) -> bytes:

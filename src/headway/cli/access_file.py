@@ -13,10 +13,13 @@ from headway.core.errors import ConfigError
 from headway.core.events import FlowDegraded, Hook
 from headway.flow.build import open_limits
 from headway.flow.config import LimitsConfig, parse_limits
+from headway.flow.local import LocalLimits
 from headway.gateway.door import Door
 from headway.gateway.standings import Standings
 
 _TABLES: Final = ("tokens", "jwt", "limits")
+MAX_STRANGERS: Final = 10_000
+"""Networks remembered from which somebody failed to say who he is; about a kilobyte each."""
 
 
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,4 +64,11 @@ async def open_door(settings: AccessSettings | None, clock: Clock, tell: Hook) -
         raise
     store = callers.store
     standings = None if store is None else Standings(store.put_standing, clock, time.time)
-    return Door(callers, limits, settings.limits.region_header, standings, tell)
+    strangers = _strangers(settings.limits, clock)
+    return Door(callers, limits, settings.limits.region_header, standings, tell, strangers)
+
+
+def _strangers(config: LimitsConfig, clock: Clock) -> LocalLimits:
+    """Return limits of those who fail to say who they are: apart, so that they neither push callers out nor burden Redis."""
+    few = min(config.max_users, MAX_STRANGERS)
+    return LocalLimits(msgspec.structs.replace(config, redis_url=None, max_users=few), clock)

@@ -87,10 +87,9 @@ def _lines(found: "Calibration") -> Iterator[str]:
         yield "Serving was not measured: a shape has no tokenizer."
         return
     yield (
-        f"Serving: {serving[0] / 1e3:,.0f} µs a step, {serving[1] / 1e3:,.0f} µs a stream and "
-        f"and the runner {found.serving_factor:.2f} times what it takes alone; "
-        f"{found.request_ns / 1e6:,.1f} ms a request and {found.prompt_token_ns / 1e3:,.1f} µs a prompt token before its "
-        "queue."
+        f"Serving: {serving[0] / 1e3:,.0f} µs a step and {serving[1] / 1e3:,.0f} µs a stream more, and the runner "
+        f"{found.serving_factor:.2f} times what it takes alone; {found.request_ns / 1e6:,.1f} ms a request and "
+        f"{found.prompt_token_ns / 1e3:,.1f} µs a prompt token before its queue."
     )
 
 

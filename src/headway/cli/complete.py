@@ -5,6 +5,7 @@ wait.
 """
 
 import argparse
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Final
@@ -85,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--json belongs to --stdin; --json-lines prints objects anyway.")
     if not 0 < args.budget_ms <= _MAX_BUDGET_MS or args.max_tokens < 1:
         raise ConfigError(f"--budget-ms is within 0 and {_MAX_BUDGET_MS}, --max-tokens at least 1.")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            encoding="utf-8"
+        )  # as JSON has it; an editor's locale says nothing of its files
     endpoints = [_endpoint(args.url, args.model, args.api_key_env), *map(_fallback, args.fallback)]
     if args.json_lines:
         import asyncio
@@ -104,7 +109,7 @@ def _answer_one(endpoints: "list[Endpoint]", args: argparse.Namespace) -> int:
     from headway.client import Client
     from headway.client.plain_http import PlainHttp, is_enough
 
-    request = parse_request(sys.stdin.buffer.read())
+    request = parse_request(b"" if sys.stdin is None else sys.stdin.buffer.read())  # None: it was closed
 
     http = PlainHttp() if is_enough(endpoints, os.environ) else None
 

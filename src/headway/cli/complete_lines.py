@@ -22,7 +22,11 @@ Serve = Callable[[EditorRequest], Awaitable[Outcome]]
 
 async def serve_lines(lines: AsyncIterator[bytes], serve: Serve, tell: Callable[[Outcome], None]) -> None:
     """Answer every line with `serve`, until the lines end and the last one is answered."""
-    current: tuple[EditorRequest, asyncio.Task[Outcome]] | None = None
+    current: tuple[EditorRequest, asyncio.Task[None]] | None = None
+
+    async def answer(request: EditorRequest) -> None:
+        tell(await serve(request))
+
     try:
         async for line in lines:
             if not line.strip():
@@ -33,11 +37,7 @@ async def serve_lines(lines: AsyncIterator[bytes], serve: Serve, tell: Callable[
                 tell(Outcome(status="mistake", message=error.message))
                 continue
             await _end(current, tell)
-            task = asyncio.ensure_future(serve(request))
-            task.add_done_callback(
-                lambda task: None if task.cancelled() or task.exception() else tell(task.result())
-            )
-            current = (request, task)
+            current = (request, asyncio.ensure_future(answer(request)))
         if current is not None:
             await asyncio.wait({current[1]})
             current[1].result()
@@ -46,9 +46,9 @@ async def serve_lines(lines: AsyncIterator[bytes], serve: Serve, tell: Callable[
 
 
 async def _end(
-    current: tuple[EditorRequest, asyncio.Task[Outcome]] | None, tell: Callable[[Outcome], None]
+    current: tuple[EditorRequest, asyncio.Task[None]] | None, tell: Callable[[Outcome], None]
 ) -> None:
-    """Cancel a request that runs, and say so; raises what went wrong in our own code."""
+    """Cancel a request that runs, and say so; raises what went wrong in our own code, or with telling."""
     if current is None:
         return
     request, task = current

@@ -329,14 +329,14 @@ def add_scheduler_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         metavar="N",
         default=_SCHEDULER.max_queued_requests,
-        help="requests that may wait, each choice counting; more are refused with 503 (default: %(default)s)",
+        help="requests of a class that may wait, each choice counting; more are refused with 503 (default: %(default)s)",
     )
     group.add_argument(
         "--max-queued-tokens",
         type=positive,
         metavar="TOKENS",
         default=_SCHEDULER.max_queued_tokens,
-        help="prompt tokens that may wait, for each choice; more are refused with 503 (default: %(default)s)",
+        help="prompt tokens of a class that may wait, for each choice; more are refused with 503 (default: %(default)s)",
     )
 
 

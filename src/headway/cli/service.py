@@ -82,7 +82,11 @@ async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
     try:
         hook: Hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
         door = await open_door(settings.access, clock, hook)
-        gateway, app = await assembly.finish(engine, door, clock, hook, metrics.page)
+        try:
+            gateway, app = await assembly.finish(engine, door, clock, hook, metrics.page)
+        except BaseException:
+            await door.close()
+            raise
     except BaseException:
         await engine.close()
         raise

@@ -28,7 +28,10 @@ _MAX_ANSWER_BYTES: Final = 16 << 20
 _LINGER_S: Final = 1.0
 """How long a connection may take to end a response whose answer is whole."""
 _ACK_EVERY: Final = 1024
-"""Events: an eighth of what a Headway server keeps unacknowledged of a stream."""
+_ACK_EVERY_BYTES: Final = 512 << 10
+"""Events, or bytes: an eighth of what a Headway server keeps unacknowledged of a stream."""
+_SIDE_S: Final = 10.0
+"""How long a server may take to answer what nobody waits for."""
 
 
 class Exchange:
@@ -58,6 +61,7 @@ class Exchange:
         self._room.set()
         self._resumed_at: Cursor | None = None
         self._acked = 0
+        self._unacked_bytes = 0
         self._ack_runs = False
         self._task = asyncio.create_task(self._run())
 
@@ -185,12 +189,13 @@ class Exchange:
                     return read_error(
                         error, reply.status, retry_after_ns(reply.headers), should_retry(reply.headers)
                     )
-                if "json" in reply.headers.get("content-type", ""):
+                if method == "POST" and "json" in reply.headers.get("content-type", ""):
                     self._hand_on(self._reader.whole(await _body(reply, _MAX_ANSWER_BYTES)))
                     return None
                 async for data in reply.chunks():
                     self._heard_ns = self._call.clock.now_ns()
                     deltas = self._reader.feed(data, self._heard_ns)
+                    self._unacked_bytes += len(data)
                     self._count_resume()
                     self._hand_on(deltas)
                     if isinstance(self.end, Failure):
@@ -231,16 +236,28 @@ class Exchange:
     def _acknowledge(self) -> None:
         """Let the server drop what was read, now and then; one request at a time."""
         cursor = self._reader.cursor
-        if self._ack_runs or cursor.seq - self._acked < _ACK_EVERY:
+        num_events = cursor.seq - self._acked
+        is_due = num_events >= _ACK_EVERY or (num_events and self._unacked_bytes >= _ACK_EVERY_BYTES)
+        if self._ack_runs or not is_due:
             return
         from headway.wire.stream_messages import Position, encode  # 5 ms that few answers are long enough for
 
-        self._acked, self._ack_runs = cursor.seq, True
+        self._acked, self._unacked_bytes, self._ack_runs = cursor.seq, 0, True
         body = encode(Position(seq=cursor.seq, epoch=cursor.epoch))
         self._call.background(self._side("POST", f"/streams/{self._reader.stream_id}/ack", body))
 
     async def _side(self, method: str, path: str, body: bytes | None) -> None:
         """Tell the server something about the stream; it may fail, then the server finds out by itself."""
+        telling = asyncio.ensure_future(self._tell(method, path, body))
+        try:
+            await asyncio.wait({telling}, timeout=_SIDE_S)
+        finally:
+            self._ack_runs = False
+            if not telling.done():
+                telling.cancel()
+                await asyncio.wait({telling})
+
+    async def _tell(self, method: str, path: str, body: bytes | None) -> None:
         headers = {**key_header(self.endpoint), **self.endpoint.headers}
         if body is not None:
             headers["content-type"] = "application/json"
@@ -249,8 +266,6 @@ class Exchange:
                 await _body(reply, _MAX_ERROR_BYTES)
         except HttpFailure:
             pass
-        finally:
-            self._ack_runs = False
 
 
 async def _body(reply: Reply, max_bytes: int) -> bytes:

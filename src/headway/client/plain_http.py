@@ -5,6 +5,8 @@ no proxies; who needs them, or keeps connections, takes `client/httpx_http.py`.
 """
 
 import asyncio
+import socket
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -79,7 +81,7 @@ class _Response:
         try:
             if data:
                 self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise HttpFailure(f"what it sent is no HTTP: {error}") from error
         return bool(data)
 
@@ -94,7 +96,7 @@ class PlainHttp:
         """Send a request on a connection of its own and wait for the response's head."""
         address = urlsplit(url)
         try:
-            reader, writer = await asyncio.open_connection(address.hostname, address.port or 80)
+            reader, writer = await _connection(address.hostname or "", address.port or 80)
         except (OSError, UnicodeError) as error:
             raise HttpFailure(str(error)) from error
         try:
@@ -120,3 +122,43 @@ class PlainHttp:
 
     async def aclose(self) -> None:
         """There is nothing to close."""
+
+
+async def _connection(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address that takes it; raises OSError, UnicodeError."""
+    failure = OSError(f"{host} has no address")
+    for address in await _addresses(host, port):
+        try:
+            return await asyncio.open_connection(address, port)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _addresses(host: str, port: int) -> "asyncio.Future[list[str]]":
+    """Look a name up on a thread that nobody waits for: a program's end would wait for those of the event loop."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[str]] = loop.create_future()
+
+    def tell(addresses: list[str], error: Exception | None) -> None:
+        if found.done():
+            return
+        if error is None:
+            found.set_result(addresses)
+        else:
+            found.set_exception(error)
+
+    def look_up() -> None:
+        addresses: list[str] = []
+        error: Exception | None = None
+        try:
+            addresses = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        except (OSError, UnicodeError) as failure:
+            error = failure
+        try:
+            loop.call_soon_threadsafe(tell, addresses, error)
+        except RuntimeError:  # the loop has ended
+            return
+
+    threading.Thread(target=look_up, daemon=True).start()
+    return found

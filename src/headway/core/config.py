@@ -37,9 +37,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     session_idle_s: float = 900.0
     """How long a conversation whose requests have all ended keeps its place in the KV cache before others."""
     max_queued_requests: int = 1024
-    """Most that wait to run for the first time (each choice counts)."""
+    """Most of a class that wait to run for the first time (each choice counts)."""
     max_queued_tokens: int = 4_000_000
-    """Most prompt tokens of those (of each choice)."""
+    """Most prompt tokens of those (of each choice), by class too."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,7 +26,7 @@ LEAST_FLOAT = 2.0**-126
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLoad:
-    """What waits at the moment: choices that have never run, their prompt tokens, and the expected wait."""
+    """What waits in a request's class: choices that have never run, their prompt tokens, and the expected wait."""
 
     num_sequences: int
     num_tokens: int

@@ -231,7 +231,7 @@ class Engine:
             requests.roster.start(sequence)
             restores = self._memory.open(admission)
             if not sequence.has_started:
-                requests.totals.count_unqueued(sequence.num_prompt)
+                requests.note_first_run(sequence)
             sequence.admit(len(admission.shared), restores=restores)
             if not restores:
                 requests.note_start(sequence)

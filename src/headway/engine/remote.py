@@ -242,7 +242,10 @@ class RemoteEngineClient:
             await self._sleep(TICK_S)
             now_ns = self._clock.now_ns()
             for run in list(self._requests.values()):
-                if run.is_silent(self._config, now_ns):
+                if run.is_over:
+                    if run.has_lingered(now_ns):
+                        self._hang_up(run)
+                elif run.is_silent(self._config, now_ns):
                     self._watch.suspect()
                     self._end(
                         run, UpstreamTimeout("The model's engine took too long; send the request again.")

@@ -72,7 +72,9 @@ class RemoteCalls:
         """Read to the end of the body, which is after the answer's, so that the connection can be used again."""
         reader, answer = SseReader(), run.answer
         async for piece in pieces:
-            run.heard_ns = self.watch.heard_ns = self.clock.now_ns()
+            self.watch.heard_ns = now_ns = self.clock.now_ns()
+            if not answer.done:  # what follows the answer is not waited for
+                run.heard_ns = now_ns
             deltas: list[TokenDelta] = []
             ends: list[ChoiceFinished] = []
             try:
@@ -85,7 +87,7 @@ class RemoteCalls:
                 raise answer.cut_off() from None
             finally:  # what came before an error is the caller's
                 if deltas:
-                    run.first_token_ns = run.first_token_ns or run.heard_ns
+                    run.first_token_ns = run.first_token_ns or now_ns
                     turn.generated(sum(len(delta.token_ids) for delta in deltas))
                 if deltas or ends:
                     self.deliver(deltas, ends)

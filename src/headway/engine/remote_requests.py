@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Final
 
 from headway.core.clock import NS_PER_S
 from headway.core.errors import HeadwayError
@@ -9,6 +10,9 @@ from headway.core.messages import ErrorInfo, Finished
 from headway.core.request import Request
 from headway.engine.remote_answer import RemoteAnswer
 from headway.engine.remote_config import RemoteConfig
+
+LINGER_NS: Final = NS_PER_S
+"""How long a server may take to end a response whose answer is whole: then the connection can be used again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +35,10 @@ class RemoteRequest:
         if self.first_token_ns is None:
             return now_ns - self.sent_ns >= config.first_token_timeout_s * NS_PER_S
         return now_ns - self.heard_ns >= config.gap_timeout_s * NS_PER_S
+
+    def has_lingered(self, now_ns: int) -> bool:
+        """Whether its connection, which holds its place, should have ended after the answer."""
+        return self.heard_ns is not None and now_ns - self.heard_ns >= LINGER_NS
 
     def finished(self, error: HeadwayError | None, now_ns: int) -> Finished:
         """Return its terminal event."""

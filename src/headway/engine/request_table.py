@@ -13,8 +13,8 @@ from headway.core.messages import ChoiceFinished, ErrorInfo, Finished, StepOutpu
 from headway.core.request import Request
 from headway.engine.client import RequestEvent
 
-STEPS_AT_ONCE: Final = 64
-"""Most that a reader who fell behind gets as one."""
+EVENTS_AT_ONCE: Final = 64
+"""Most that a reader who fell behind gets as one, unless a single step has more: what he makes of it must fit somewhere."""
 _ORDER: Final = {TokenDelta: 0, ChoiceFinished: 1, Finished: 2}
 
 
@@ -57,7 +57,7 @@ class RequestStream:
             self._begun = True
             return events
         joined = list(events)
-        for _ in range(min(len(self._steps), STEPS_AT_ONCE - 1)):
+        while self._steps and len(joined) + len(self._steps[0]) <= EVENTS_AT_ONCE:
             joined += self._steps.popleft()
         joined.sort(key=lambda event: _ORDER[type(event)])
         return tuple(joined)

@@ -9,16 +9,17 @@ from collections.abc import Callable
 
 from headway.core.clock import Clock
 from headway.core.config import SchedulerConfig
-from headway.core.errors import HeadwayError, InvalidRequest
+from headway.core.errors import HeadwayError, InvalidRequest, QueueFull
 from headway.core.messages import EngineInfo, FinishReason
 from headway.core.request import Request
-from headway.engine.accounts import Accounts
+from headway.engine.accounts import RANKS, Accounts
 from headway.engine.admission import QueueLoad, refusal
 from headway.engine.compiling import Compiling
 from headway.engine.grammars import Grammars
 from headway.engine.kv_memory import KvMemory
 from headway.engine.live_request import LiveRequest, refused
 from headway.engine.outbox import Outbox
+from headway.engine.queue_counts import QueueCounts, Queued
 from headway.engine.roster import Roster
 from headway.engine.sequence import Sequence
 from headway.engine.totals import Totals
@@ -49,6 +50,7 @@ class Requests:
         self.roster = Roster()
         self.accounts = Accounts(limits.class_shares)
         self.totals = Totals()
+        self.queued = QueueCounts()
         self.outbox = Outbox()
         self._info = info
         self._limits = limits
@@ -91,11 +93,12 @@ class Requests:
             logger.error("request id %s is in use; the second request is dropped", request.request_id)
             return
         error = self._refusal(request, draining=draining)
-        if error is not None:
-            self.outbox.put_end(refused(request, error, now_ns))
-            return
-        first = self._first_choice(request, now_ns)
-        error = self._promise(first)
+        others_give_way = isinstance(error, QueueFull) and self._crowded_out(request) is not None
+        if error is None or others_give_way:
+            first = self._first_choice(request, now_ns)
+            error = self._promise(first)
+            if error is None and others_give_way:
+                error = self._make_room(request)
         if error is not None:
             self.outbox.put_end(refused(request, error, now_ns))
             return
@@ -118,6 +121,7 @@ class Requests:
         self._live[request.request_id] = live
         self._memory.sessions.enter(request)
         self.totals.count_queued(request.n, request.n * len(request.token_ids))
+        self.queued.add(request, request.n)
         if request.grammar is not None:
             self._compiling.enter(live)
         else:
@@ -159,10 +163,41 @@ class Requests:
             self._compiling.started(live.request.request_id)
             self.totals.count_prefix(len(live.request.token_ids), live.num_cached)
 
+    def note_first_run(self, sequence: Sequence) -> None:
+        """A sequence leaves the queue: it runs for the first time, or has ended."""
+        self.totals.count_unqueued(sequence.num_prompt)
+        self.queued.add(sequence.request, -1)
+
+    def _crowded_out(self, request: Request) -> LiveRequest | None:
+        """Return whose request gives way to a new one in a full line: the latest of the tenant with most that waits."""
+        tenant = self.queued.gives_way(request, self._limits)
+        if tenant is None:
+            return None
+        line = (request.service_class, tenant)
+        for live in reversed(self._live.values()):
+            one = live.request
+            if (
+                (one.service_class, one.tenant) == line
+                and not one.resumes
+                and live.first_scheduled_ns is None
+            ):
+                return live
+        return None
+
+    def _make_room(self, request: Request) -> HeadwayError | None:
+        """End what gives way to a new request; return why there is no room all the same."""
+        while (error := self._refusal(request, draining=False)) is not None:
+            crowded_out = self._crowded_out(request) if isinstance(error, QueueFull) else None
+            if crowded_out is None:
+                return error
+            self.end_all(crowded_out, error)
+        return None
+
     def _refusal(self, request: Request, *, draining: bool) -> HeadwayError | None:
+        queued = self.queued.of_class(request.service_class)
         load = QueueLoad(
-            num_sequences=self.totals.num_queued,
-            num_tokens=self.totals.num_queued_tokens,
+            num_sequences=queued.num_sequences,
+            num_tokens=queued.num_tokens,
             wait_s=self.totals.expected_wait_s(),
             draining=draining,
         )
@@ -202,7 +237,7 @@ class Requests:
     def _close(self, live: LiveRequest, sequence: Sequence, reason: FinishReason) -> None:
         del live.open[sequence.choice]
         if not sequence.has_started:
-            self.totals.count_unqueued(sequence.num_prompt)
+            self.note_first_run(sequence)
         if live.request.request_id not in self._compiling:
             self.roster.remove(sequence)
         self._memory.let_go(sequence)
@@ -231,3 +266,7 @@ class Requests:
         assert sum(s.num_prompt for s in queued) == self.totals.num_queued_tokens, (
             "the queue's tokens are wrong"
         )
+        for service_class in RANKS:
+            line = [s for s in queued if s.request.service_class == service_class]
+            counted = Queued(len(line), sum(s.num_prompt for s in line))
+            assert counted == self.queued.of_class(service_class), "a class's line is counted wrongly"

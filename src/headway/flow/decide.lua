@@ -21,6 +21,14 @@ local FORGET_S, LEASE_US, HOLD_US = rules.forget_s, rules.lease_s * 1000000, rul
 local function text(number) return string.format('%.17g', number) end
 local function whole_text(number) return string.format('%.0f', number) end
 
+-- What a clock wrote that was ahead of this one (it was set back, or another server took over) counts as of now: until a clock
+-- is there again nothing would refill, fade or lapse. Less than that counts as the same moment, so that none is counted twice.
+local function met(field, at)
+  if at <= now + rules.ahead_us then return at end
+  redis.call('HSET', ACCOUNT, field, whole_text(now))
+  return now
+end
+
 local function split(packed)
   local words = {}
   for word in string.gmatch(packed or '', '%S+') do words[#words + 1] = word end
@@ -38,7 +46,7 @@ end
 
 local function load_standing()
   local found = redis.call('HMGET', ACCOUNT, 'seen', 'levels', 'recent', 'usual', 'fingerprints', 'regions')
-  local seen = tonumber(found[1] or now)
+  local seen = met('seen', tonumber(found[1] or now))
   local elapsed_s = math.max(0, now - seen) / 1000000
   local levels, words = {}, split(found[2])
   for i = 1, #rules.half_lives do
@@ -104,7 +112,7 @@ end
 local function load_bucket(name, rate, burst)
   local found = redis.call('HMGET', ACCOUNT, name, name .. '_at')
   if not found[1] then return {name = name, level = burst, at = now, burst = burst, rate = rate} end
-  local at = tonumber(found[2])
+  local at = met(name .. '_at', tonumber(found[2]))
   local level = math.min(burst, tonumber(found[1]) + math.max(0, now - at) / 1000000 * rate)
   return {name = name, level = level, at = math.max(now, at), burst = burst, rate = rate}
 end
@@ -130,6 +138,10 @@ end
 local function budget() return load_bucket('tokens', per_min / 60, per_min) end
 
 local function num_calls()
+  local latest = now + LEASE_US
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', CALLS, whole_text(latest + rules.ahead_us), '+inf')) do
+    redis.call('ZADD', CALLS, whole_text(latest), id)
+  end
   redis.call('ZREMRANGEBYSCORE', CALLS, '-inf', whole_text(now))
   return redis.call('ZCARD', CALLS)
 end

@@ -2,13 +2,15 @@
 
 The gradient of Netflix's concurrency-limits (Gradient and Gradient2, github.com/Netflix/concurrency-limits): the limit is
 multiplied by (tolerance × time without load ÷ time now), and √limit is added, so that there is always a small queue to learn
-from. Three things differ:
+from. Four things differ:
 
 - It moves once in a window, by samples of calls that were sent after it moved last. Moved by each sample it swings from 1 to
   far too much, as what a call tells is as old as the call.
 - The time without load is the least of the last windows, as in BBR (Cardwell and others, ACM Queue 14/5, 2016), and now and
   then half of the places stay free for a window to see it again. Gradient2's long average follows the load instead.
 - It is kept by the prompt's size, in powers of two: a first token takes as long as its prompt.
+- What is soon enough for anybody is no load, whatever an idle engine takes: with more at once a batching engine takes longer
+  for each and computes more of all.
 """
 
 import math
@@ -16,8 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from headway.core.clock import NS_PER_MS
+
 TOLERANCE: Final = 1.5
 """Gradient2's: what a first token may take compared with an idle engine before anything is concluded."""
+SOON_NS: Final = 160 * NS_PER_MS
+"""The least that counts as the time without load; with TOLERANCE half of the 480 ms in which a first token is expected."""
 SMOOTHING: Final = 0.5
 """How much one window moves the limit."""
 LEAST_GRADIENT: Final = 0.5
@@ -71,7 +77,7 @@ def step(state: Gradient, ttft_ns: int, num_prompt_tokens: int, num_in_flight: i
     num_samples = state.num_samples + 1
     if num_samples <= state.num_places:  # as many may have been sent before the limit moved
         return replace(state, recent=recent, num_samples=num_samples)
-    baseline_ns = min(recent[size], state.before.get(size, ttft_ns))
+    baseline_ns = max(SOON_NS, min(recent[size], state.before.get(size, ttft_ns)))
     state = replace(
         state,
         recent=recent,

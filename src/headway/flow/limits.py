@@ -71,6 +71,10 @@ class Limits(Protocol):
         """Let a call in; raises RateLimited, TooManyConcurrent, and then has taken nothing."""
         ...
 
+    async def pace(self, caller: Caller) -> None:
+        """Take one request of the rate for what is no call, and no place; raises RateLimited."""
+        ...
+
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         """Take tokens from the caller's budget, once for a call.
 

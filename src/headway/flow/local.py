@@ -8,6 +8,7 @@ a running call goes, whatever is known of him: a bounded memory is worth more th
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from headway.core.caller import Caller
 from headway.core.clock import Clock
@@ -46,6 +47,13 @@ class LocalLimits:
         call_id = str(next(self._call_ids))
         found, quotas = self._account(caller, now_ns).admit(call_id, terms, self._weights, now_ns)
         return Admission(call_id=call_id, caller=caller, quotas=quotas, risk=found)
+
+    async def pace(self, caller: Caller) -> None:
+        """See `Limits.pace`."""
+        terms, now_ns = replace(self._terms(caller), max_concurrent=None), self._clock.now_ns()
+        account, call_id = self._account(caller, now_ns), str(next(self._call_ids))
+        account.admit(call_id, terms, self._weights, now_ns)
+        account.settle(call_id, 0, terms, now_ns)
 
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         """See `Limits.reserve`."""

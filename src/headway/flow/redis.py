@@ -12,7 +12,7 @@ import itertools
 import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from redis.asyncio import Redis
@@ -116,6 +116,15 @@ class RedisLimits:
         return Admission(
             call_id=debt.call_id, caller=caller, quotas=answer.quotas, risk=found, place="shared"
         )
+
+    async def pace(self, caller: Caller) -> None:
+        """See `Limits.pace`; raises StoreGone, and then may have taken it."""
+        terms = replace(
+            self._terms(caller), max_concurrent=None
+        )  # so no place is taken, and none to give back
+        answer = read_answer(await self._ask(caller, terms, "admit", ""), terms)
+        if answer.verdict == "rate":
+            refuse_rate(answer.requests.wait_ns(1.0), answer.requests.rate, answer.quotas)
 
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         """See `Limits.reserve`; raises StoreGone, and then the call has left."""

@@ -19,12 +19,23 @@ from headway.flow.shared import StoreGone
 MAX_BATCH: Final = 256
 """Commands: some milliseconds of Redis's time, as nobody else is served meanwhile."""
 
+STALL_S: Final = 0.005
+"""A loop that notices a timer so late has stood still; one that is busy is a millisecond late."""
+
 _Asked = tuple[tuple[str, ...], "asyncio.Future[Any]"]
 
 
 def connect(url: str) -> "Redis":
     """Return a client that never retries by itself: whoever asks has a deadline. It connects when first asked."""
     return Redis.from_url(url, decode_responses=True, retry=Retry(NoBackoff(), 0))
+
+
+def grace_s(late_s: float, deadline_s: float) -> float:
+    """Return how long to go on waiting when a deadline is noticed so late: the loop stood still, and not Redis's answer.
+
+    What came meanwhile is in the socket, and its readers come after the timers.
+    """
+    return min(late_s, deadline_s) if late_s > STALL_S else 0.0
 
 
 class RedisPipe:
@@ -44,7 +55,8 @@ class RedisPipe:
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        timer = loop.call_later(self._deadline_s, self._give_up, answer)
+        due_s = loop.time() + self._deadline_s
+        timer = loop.call_at(due_s, self._late, answer, due_s)
         self._waiting.append((command, answer))
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_all())
@@ -58,6 +70,13 @@ class RedisPipe:
         while self._sending is not None:
             await asyncio.wait({self._sending})
         await self._client.aclose()
+
+    def _late(self, answer: "asyncio.Future[Any]", due_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if grace := grace_s(loop.time() - due_s, self._deadline_s):
+            loop.call_later(grace, self._give_up, answer)
+        else:
+            self._give_up(answer)
 
     def _give_up(self, answer: "asyncio.Future[Any]") -> None:
         if not answer.done():
@@ -76,7 +95,11 @@ class RedisPipe:
 
     async def _send(self, batch: Sequence[_Asked]) -> None:
         flight = asyncio.create_task(self._flight(batch))
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + self._deadline_s
         done, _ = await asyncio.wait({flight}, timeout=self._deadline_s)
+        if not done and (grace := grace_s(loop.time() - due_s, self._deadline_s)):
+            done, _ = await asyncio.wait({flight}, timeout=grace)
         if not done:
             flight.cancel()  # which closes the connection
             await asyncio.wait({flight})
@@ -111,7 +134,8 @@ def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:
     if answer.done():
         return
     gone: BaseException = error
-    if isinstance(error, RedisError | OSError):
-        gone = StoreGone(f"Redis: {error}")
+    if isinstance(error, Exception):  # of the client, of sockets, or what garbage makes of a parser
+        what = "" if isinstance(error, RedisError | OSError) else f"{type(error).__name__}: "
+        gone = StoreGone(f"Redis: {what}{error}")
         gone.__cause__ = error
     answer.set_exception(gone)

@@ -33,6 +33,8 @@ LEASE_S = 60
 """A place that its gateway does not renew is free after that: gateways die."""
 HOLD_S = 3600
 """A reservation that nobody settles lapses after that; longer calls get no refund."""
+AHEAD_US = 1_000_000
+"""By so much the server's clock may be set back without notice; NTP steps it by more, and slews it by less."""
 FORGET_S = 14_400
 """What is known of a user who stays away: eight times the longest half-life, when little is left of anything."""
 
@@ -67,6 +69,7 @@ def _rules_json(weights: Weights) -> str:
             "nil_level": NIL,
             "lease_s": LEASE_S,
             "hold_s": HOLD_S,
+            "ahead_us": AHEAD_US,
             "forget_s": FORGET_S,
         }
     )

@@ -122,6 +122,11 @@ class SharedLimits:
         admission = await self._try(lambda: self._store.admit(caller))
         return admission or await self._fall_back().admit(caller)
 
+    async def pace(self, caller: Caller) -> None:
+        """See `Limits.pace`."""
+        if await self._try(lambda: _done(self._store.pace(caller))) is None:
+            await self._fall_back().pace(caller)
+
     async def reserve(self, admission: Admission, num_tokens: int) -> Reservation:
         """See `Limits.reserve`."""
         if admission.place == "local":

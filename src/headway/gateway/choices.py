@@ -61,6 +61,18 @@ class Choices:
             for left in resumed_requests(request, self._progress[prompt * self._n : (prompt + 1) * self._n])
         ]
 
+    def filled(self) -> list[tuple[int, int]]:
+        """Return (prompt, choice) of what is open with all its tokens, which nobody is asked for once interrupted."""
+        if not self.interrupted:
+            return []
+        return [
+            (prompt, choice)
+            for prompt, request in enumerate(self.requests)
+            for choice in range(self._n)
+            if not (made := self._progress[self.index(prompt, choice)]).ended
+            and len(made.token_ids) >= request.max_tokens
+        ]
+
     def index(self, prompt: int, choice: int) -> int:
         """Return the number of a prompt's choice among all."""
         return prompt * self._n + choice

@@ -167,7 +167,8 @@ async def read_call(
             return parse(body), len(body)
         async with ClientWatch(receive) as client:
             job = partial(parse, body)
-            return await client.race(gateway.prompt_worker.submit_nowait(job, len(body))), len(body)
+            caller = request_info(scope).caller or NOBODY
+            return await client.race(gateway.prompt_worker.submit_nowait(job, len(body), caller)), len(body)
 
 
 def admitted(gateway: Gateway, served: ServedModel) -> EngineInfo:

@@ -6,10 +6,11 @@ Without an access file nobody is asked who he is, and nobody has limits: such a 
 import hashlib
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final, Protocol
 
 from headway.core.caller import NOBODY, Caller
-from headway.core.errors import Forbidden, HeadwayError, RateLimited, RequestError, Unauthenticated
+from headway.core.errors import Forbidden, HeadwayError, RequestError, Unauthenticated
 from headway.core.events import Hook, RiskAssessed, TokensSettled
 from headway.core.hooks import emit
 from headway.core.quota import NO_QUOTAS, Quotas
@@ -24,6 +25,25 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 _FINGERPRINT: Final = (b"user-agent", b"x-stainless-lang", b"x-stainless-os", b"x-stainless-arch")
 """What tells one client program from another; an SDK's version is in its user agent."""
+_NETWORK_BITS: Final = 64
+"""Of an IPv6 address: who has one has all that begin so (RFC 6177)."""
+
+
+def network_of(address: str) -> str:
+    """Return whom an address tells apart: itself, or of IPv6 its network. What is no address is returned as it is."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        mapped = found.ipv4_mapped
+        return str(IPv6Network((int(found), _NETWORK_BITS), strict=False)) if mapped is None else str(mapped)
+    return str(found)
+
+
+def is_malformed(error: HeadwayError) -> bool:
+    """Whether an error tells that its request made no sense: not one of a limit, of whosever, nor of what is gone."""
+    return isinstance(error, RequestError) and error.status not in (410, 429)
 
 
 class Identifier(Protocol):
@@ -46,6 +66,7 @@ class Door:
     region_header   of a proxy that says where a client is; None = not known
     standings       keeps how callers stand, for operators; None = nobody does
     tell            hears of risks and of tokens that were settled
+    strangers       limits of those who fail to say who they are; None = `limits`, where callers are accounted, too
     """
 
     def __init__(
@@ -55,9 +76,11 @@ class Door:
         region_header: str | None = None,
         standings: Standings | None = None,
         tell: Hook | None = None,
+        strangers: Limits | None = None,
     ) -> None:
         self.callers = callers
         self.limits = limits
+        self._strangers = limits if strangers is None else strangers
         self._standings = standings
         self._tell = tell
         self._region_header = None if region_header is None else region_header.lower().encode()
@@ -65,18 +88,17 @@ class Door:
     async def caller(self, headers: Headers, address: str) -> Caller:
         """Return who sends a request with these headers; raises Unauthenticated, Forbidden, AccessUnavailable.
 
-        `address`: where from. Who fails to say who he is is slowed by it, as that is all that is known of him.
+        `address`: where from. Who fails to say who he is is slowed by its network, as that is all that is known of him.
         """
         if self.callers is None:
             return NOBODY
-        stranger = Caller(token_id="", user=f"address {address}")
         try:
             return await self.callers.identify(parse_credentials(headers))
         except (Unauthenticated, Forbidden):
-            if self.limits is not None:
-                await self.limits.note(stranger, Signal("failed_auth"))
-                admission = await self.limits.admit(stranger)  # who guesses on and on gets 429 instead
-                await self.limits.release(admission)
+            if self._strangers is not None:
+                stranger = Caller(user=f"address {network_of(address)}")
+                await self._strangers.note(stranger, Signal("failed_auth"))
+                await self._strangers.pace(stranger)  # who guesses on and on gets 429 instead
             raise
 
     @asynccontextmanager
@@ -96,7 +118,7 @@ class Door:
                 await self.limits.note(caller, signal)
             yield call
         except HeadwayError as error:
-            if isinstance(error, RequestError) and not isinstance(error, RateLimited):
+            if is_malformed(error):
                 await self.note_malformed(caller)
             raise
         finally:
@@ -104,6 +126,11 @@ class Door:
                 await call.end()
             if self._standings is not None and admission.risk > 0:
                 self._standings.note(caller, self.limits)
+
+    async def pace(self, caller: Caller) -> None:
+        """Take a request of a caller's rate, for what is no call. Raises RateLimited."""
+        if self.limits is not None:
+            await self.limits.pace(caller)
 
     async def note_malformed(self, caller: Caller) -> None:
         """A request made no sense."""
@@ -116,6 +143,8 @@ class Door:
             await self._standings.close()
         if self.limits is not None:
             await self.limits.aclose()
+        if self._strangers is not None and self._strangers is not self.limits:
+            await self._strangers.aclose()
         if self.callers is not None:
             await self.callers.close()
 

@@ -1,4 +1,6 @@
-"""The outermost layer: request ids, one access line and one `CallEnded` per request, no exception without an answer.
+"""The outermost layer: request ids, one access line per request or socket, no exception without an answer.
+
+Of a request that ended listeners hear as `CallEnded`, of one that was refused as `CallRefused`, sockets included.
 
 Pure ASGI. It knows no endpoint. A traceback goes to the log, never to a client.
 """
@@ -15,7 +17,7 @@ from headway.core.errors import HeadwayError, InternalError
 from headway.core.events import Hook
 from headway.core.trace_parent import parse_trace_parent
 from headway.gateway.client_watch import ClientGone
-from headway.gateway.request_info import SCOPE_KEY, RequestInfo
+from headway.gateway.request_info import MAX_PATH_CHARS, SCOPE_KEY, RequestInfo, method_of
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS
 from headway.gateway.response import ErrorBody, Responder, SlowReader
 from headway.wire.errors import error_body
@@ -24,6 +26,8 @@ from headway.wire.rate_headers import rate_headers
 logger = logging.getLogger("headway.gateway")
 access_logger = logging.getLogger("headway.access")
 
+SOCKET_OPEN_STATUS: Final = 101
+"""Of a socket that was opened; one that is refused has its error's."""
 _PROBES: Final = frozenset({"/health", "/ready", "/metrics"})
 """Asked every few seconds by machines: their access lines are for debugging only, and no listener hears of them."""
 _REFUSALS: Final = frozenset({401, 403, 429, 503})
@@ -36,6 +40,12 @@ def unexpected(error: Exception, request_id: str) -> InternalError:
     return InternalError(
         f"The server failed unexpectedly; its log has the details under request id {request_id}."
     )
+
+
+def _as_of_socket(message: Message) -> Message:
+    """Return a message for a socket: what refuses it is a response of its own kind (ASGI, "WebSocket Denial Response")."""
+    is_response = message["type"].startswith("http.response.")
+    return {**message, "type": f"websocket.{message['type']}"} if is_response else message
 
 
 class Edge:
@@ -64,12 +74,11 @@ class Edge:
         self._trust_traces = trust_traces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; a socket only gets its info, other scopes pass through."""
-        if scope["type"] == "websocket":
-            scope[SCOPE_KEY] = RequestInfo(secrets.token_hex(16), self._clock.now_ns())
-        if scope["type"] != "http":
+        """Serve one request or socket; other scopes pass through."""
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        is_socket = scope["type"] == "websocket"
         info = RequestInfo(
             secrets.token_hex(16), self._clock.now_ns(), self._error_bodies.get(scope["path"], error_body)
         )
@@ -78,22 +87,22 @@ class Edge:
             info.trace_parent = parse_trace_parent(scope["headers"])
 
         def send_with_id(message: Message) -> Awaitable[None]:  # no coroutine: it is called with every event
-            if message["type"] == "http.response.start":
-                info.status = message["status"]
+            if message["type"] in ("http.response.start", "websocket.accept"):
+                info.status = message.get("status", SOCKET_OPEN_STATUS)
                 limits = [(name.encode(), value.encode()) for name, value in rate_headers(info.quotas)]
                 message["headers"] = [
-                    *message["headers"],
+                    *message.get("headers", ()),
                     (b"x-request-id", info.request_id.encode()),
                     *limits,
                 ]
-            return send(message)
+            return send(_as_of_socket(message) if is_socket else message)
 
         try:
             await self._answer(scope, receive, send_with_id, info)
         finally:
             end_ns = self._clock.now_ns()
             status = CLIENT_CLOSED_STATUS if info.status is None else info.status
-            if scope["path"] not in _PROBES:
+            if scope["path"] not in _PROBES and not is_socket:  # its time is its reader's
                 self._tell(info.ended(scope, status, end_ns))
             _log_access(scope, info, status, end_ns)
 
@@ -128,5 +137,11 @@ def _log_access(scope: Scope, info: RequestInfo, status: int, end_ns: int) -> No
         duration_ms = (end_ns - info.arrival_ns) / NS_PER_MS
         fields = info.log_fields(scope, status, end_ns)
         access_logger.log(
-            level, "%s %s %d %.1f ms", scope["method"], path[:200], status, duration_ms, extra=fields
+            level,
+            "%s %s %d %.1f ms",
+            method_of(scope),
+            path[:MAX_PATH_CHARS],
+            status,
+            duration_ms,
+            extra=fields,
         )

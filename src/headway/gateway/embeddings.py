@@ -5,7 +5,7 @@ texts neither fills the queue nor is refused for its length.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -50,16 +50,22 @@ class Embeddings:
                 param="model",
             )
         job = partial(_tokenise, call, served, info)
-        texts = await client.race(self._gateway.prompt_worker.submit_nowait(job, open_call.num_bytes))
+        texts = await client.race(
+            self._gateway.prompt_worker.submit_nowait(job, open_call.num_bytes, open_call.caller)
+        )
         requests = [_request(ids, index, served.pooling, open_call.record) for index, ids in enumerate(texts)]
         share_prefixes = self._gateway.config.share_prefixes
         requests = [on_terms(one, open_call.terms, share_prefixes=share_prefixes) for one in requests]
         await open_call.limited.reserve(sum(map(len, texts)))
-        open_call.limited.use(sum(map(len, texts)))
         open_call.record.note_submitted()
-        finished = await _run_all(served.engine, requests, client.on_gone)
+        ends: dict[int, Finished] = {}
+        try:
+            await _run_all(served.engine, requests, client.on_gone, ends)
+        finally:
+            open_call.limited.use(_num_used(ends.values()))
         if client.gone:
             raise ClientGone
+        finished = [ends[index] for index in range(len(requests))]
         for one in finished:
             open_call.record.note_finished(one)
         vectors = [_vector(one) for one in finished]
@@ -104,11 +110,13 @@ def _request(token_ids: tuple[int, ...], index: int, pooling: Pooling, record: R
 
 
 async def _run_all(
-    engine: EngineClient, requests: Sequence[Request], on_gone: Callable[[Callable[[], object]], object]
-) -> list[Finished]:
-    """Run every request, some at a time; return their ends in order. Raises the first error, having cancelled the rest."""
+    engine: EngineClient,
+    requests: Sequence[Request],
+    on_gone: Callable[[Callable[[], object]], object],
+    ends: dict[int, Finished],
+) -> None:
+    """Run every request, some at a time, and put its end into `ends`. Raises the first error, having cancelled the rest."""
     waiting = iter(enumerate(requests))
-    ends: dict[int, Finished] = {}
     live: set[str] = set()
 
     def cancel() -> None:
@@ -135,7 +143,15 @@ async def _run_all(
     finally:
         cancel()
         await asyncio.gather(*tasks, return_exceptions=True)  # their cancelled requests end within a step
-    return [ends[index] for index in sorted(ends)]
+
+
+def _num_used(ends: Iterable[Finished]) -> int:
+    """Return how many tokens count for the budget of the caller: those of texts that the engine began."""
+    return sum(
+        one.usage.prompt_tokens
+        for one in ends
+        if one.embedding is not None or one.first_scheduled_ns is not None
+    )
 
 
 def _vector(finished: Finished) -> bytes:

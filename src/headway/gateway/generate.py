@@ -106,7 +106,9 @@ class Generate(Generic[C]):
         admission.check_against_model(call.options, info)
         grammar = self._endpoint.grammar(call, served)
         job = partial(self._endpoint.tokenise, call, served, info)
-        prompts = await client.race(gateway.prompt_worker.submit_nowait(job, open_call.num_bytes))
+        prompts = await client.race(
+            gateway.prompt_worker.submit_nowait(job, open_call.num_bytes, open_call.caller)
+        )
         head = AnswerHead(
             id=self._endpoint.id_prefix + record.request_id,
             created_s=int(gateway.wall_time_s()),

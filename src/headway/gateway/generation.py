@@ -9,7 +9,7 @@ choice, which is what the first one would have given (`core.resumption`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
 from typing import Literal
 
@@ -96,12 +96,14 @@ class Generation:
         Raises the engine's error.
         """
         assert self._batches is not None, "enter first"
+        for ended in self._end_filled():
+            yield ended
         while True:
             died: HeadwayError | None = None
             async for source, batch in self._batches:
                 self._last = (self._running[source][0], batch)
                 found, error = self._take(source, batch)
-                if found or error is None:
+                if found or error is None or _has_tokens(batch):  # what is kept of a step must not miss any
                     yield found
                 if error is not None and not self._cancelled:
                     if died is None and self._survives(error):
@@ -110,7 +112,11 @@ class Generation:
                         raise error
             if died is None or self._cancelled or self._choices.all_ended:
                 break
-            await self._go_on(died)
+            self._choices.interrupted = True
+            for ended in self._end_filled():
+                yield ended
+            if self._choices.open_requests():
+                await self._go_on(died)
         if not self._cancelled and not self._choices.all_ended:
             raise self._unexpected_end()
 
@@ -141,7 +147,6 @@ class Generation:
     async def _go_on(self, died: HeadwayError) -> None:
         """Have the next engine do the rest; raises `died`, or why it does not."""
         assert self._survival is not None
-        self._choices.interrupted = True
         while True:
             await self._survival.wait_for_engine(died)
             if self._cancelled:
@@ -154,6 +159,13 @@ class Generation:
             else:
                 self.num_resumed += 1
                 return
+
+    def _end_filled(self) -> Iterator[list[TextEvent]]:
+        """End choices that have all their tokens: whoever would have said so is gone."""
+        for prompt, choice in self._choices.filled():
+            ended = ChoiceFinished(self._choices.requests[prompt].request_id, choice, "length")
+            self._last = (prompt, (ended,))
+            yield list(self._choices.finish(prompt, choice, "length"))
 
     def _take(self, source: int, batch: Batch) -> tuple[list[TextEvent], HeadwayError | None]:
         """Return what a step made visible, and how it ended its request if that was an error."""
@@ -193,3 +205,7 @@ class Generation:
         if self._num_open:
             return InternalError("The engine ended a request without a terminal event.")
         return Unavailable("The server ended the request before it was complete; send it again.")
+
+
+def _has_tokens(batch: Batch) -> bool:
+    return any(isinstance(event, TokenDelta) for event in batch)

@@ -23,6 +23,8 @@ from headway.wire.errors import error_body
 from headway.wire.service_headers import ServiceTerms
 
 SCOPE_KEY: Final = "headway.request"
+MAX_PATH_CHARS: Final = 200
+"""Of a path that is logged: strangers choose them."""
 
 
 @dataclass(slots=True)
@@ -103,8 +105,8 @@ class RequestInfo:
         fields: dict[str, object] = {
             "request_id": self.request_id,
             "http": {
-                "method": scope["method"],
-                "path": scope["path"],
+                "method": method_of(scope),
+                "path": scope["path"][:MAX_PATH_CHARS],
                 "status": status,
                 "duration_ms": round((end_ns - self.arrival_ns) / NS_PER_MS, 1),
             },
@@ -140,6 +142,13 @@ def request_info(scope: Scope) -> RequestInfo:
     info = scope[SCOPE_KEY]
     assert isinstance(info, RequestInfo)
     return info
+
+
+def method_of(scope: Scope) -> str:
+    """Return the request's method; a socket's is that of the request which asks for it (RFC 6455, 4.1)."""
+    method = scope.get("method", "GET")
+    assert isinstance(method, str)
+    return method
 
 
 def route_of(scope: Scope) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from headway.access.token_store import StoreFailed
 from headway.core.caller import Caller
 from headway.core.clock import NS_PER_S, Clock
 from headway.flow.limits import Limits
@@ -16,6 +17,8 @@ logger = logging.getLogger("headway.gateway")
 EVERY_NS: Final = 5 * NS_PER_S
 MAX_NOTED: Final = 1_000
 """Callers whose last time is remembered; beyond, all are forgotten, and written once more."""
+MAX_WRITING: Final = 16
+"""Standings on their way to the store, where lookups of callers wait behind them; beyond, the next call's must do."""
 
 Put = Callable[[str, bytes, int], Awaitable[None]]
 """Keeps bytes for a token's id at a second since 1970: `access.token_store.TokenStore.put_standing`."""
@@ -30,12 +33,15 @@ class Standings:
         self._now_s = now_s
         self._noted_ns: dict[str, int] = {}
         self.tasks: set[asyncio.Task[None]] = set()
+        self._failed: str | None = None  # how the store did, the last time
 
     def note(self, caller: Caller, limits: Limits) -> None:
         """Have a caller's standing kept, unless it was within the last seconds."""
         now_ns = self._clock.now_ns()
         last_ns = self._noted_ns.get(caller.token_id)
         if not caller.token_id or (last_ns is not None and now_ns - last_ns < EVERY_NS):
+            return
+        if len(self.tasks) >= MAX_WRITING:
             return
         if len(self._noted_ns) >= MAX_NOTED:
             self._noted_ns.clear()
@@ -53,8 +59,15 @@ class Standings:
             await asyncio.wait(tasks)
 
     async def _keep(self, caller: Caller, limits: Limits) -> None:
+        """Write a standing. Where that fails operators see less, and callers nothing."""
         try:
             shown = await limits.show(caller)
             await self._put(caller.token_id, msgspec.json.encode(shown), int(self._now_s()))
-        except Exception:  # operators see less, callers nothing
+        except StoreFailed as error:
+            if self._failed != error.failure:
+                logger.warning("how callers stand is not kept: %s", error)
+            self._failed = error.failure
+        except Exception:
             logger.warning("a caller's standing could not be kept", exc_info=True)
+        else:
+            self._failed = None

@@ -1,5 +1,8 @@
 """`/v1/streams/{id}`: go on with a stream, acknowledge its events, end it. What they mean: docs/streams.md."""
 
+from typing import Final
+
+import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -14,6 +17,9 @@ from headway.gateway.stream_answer import send_stream
 from headway.gateway.streams import Streams
 from headway.streams.ids import START, Cursor, parse_after, parse_event_id
 from headway.wire.stream_messages import read_ack
+
+MAX_ACK_BYTES: Final = 4096
+"""Of a body that may say why it is wrong; a right one has a hundred."""
 
 
 def cursor_of(stream_id: str, last_event_id: str | None, after: str | None) -> Cursor:
@@ -74,13 +80,14 @@ class StreamAckEndpoint:
 
     def __init__(self, gateway: Gateway, streams: Streams) -> None:
         self._gateway = gateway
+        self._config = msgspec.structs.replace(gateway.config, max_body_bytes=MAX_ACK_BYTES)
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; raises the HeadwayError that ended it."""
         stream_id: str = HttpRequest(scope).path_params["stream"]
         with self._gateway.bodies.body() as held:
-            position = read_ack(await read_body(scope, receive, self._gateway.config, held))
+            position = read_ack(await read_body(scope, receive, self._config, held))
         await self._streams.owned(stream_id, request_info(scope).owner)
         await self._streams.log.ack(stream_id, position.epoch, position.seq)
         await Response(status_code=204)(scope, receive, send)

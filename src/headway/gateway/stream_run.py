@@ -6,7 +6,6 @@ It knows no HTTP.
 
 import asyncio
 import logging
-from contextlib import suppress
 
 import msgspec
 
@@ -83,7 +82,7 @@ class StreamRun:
         self._meta = meta
         self._writer = writer
         self._steps = b""  # what the generation did since the last append
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Future[None] | None = None
         self._num_readers = 0
         self._grace: asyncio.TimerHandle | None = None
         self._end: HeadwayError | None = None
@@ -126,19 +125,26 @@ class StreamRun:
         """Give the stream its name now, though nothing has come yet. Raises StreamLogFull, StreamLogUnavailable."""
         if self._writer is not None:
             return
-        async with self._opening:
-            if self._writer is None:
-                lease = await self._log.create(self.stream_id, self._owner, self._meta)
-                self._writer = StreamWriter(
-                    self._log, lease, 0, clock=self._clock, patience_ns=self._terms.patience_ns
-                )
-                self.opened.set_result(None)
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._create())
+            self._opening.add_done_callback(_look_at)
+        # Whoever stops waiting must not leave a stream in the log that nobody here knows of.
+        await asyncio.shield(self._opening)
+
+    async def _create(self) -> None:
+        lease = await self._log.create(self.stream_id, self._owner, self._meta)
+        self._writer = StreamWriter(
+            self._log, lease, 0, clock=self._clock, patience_ns=self._terms.patience_ns
+        )
+        self.opened.set_result(None)
 
     async def renew(self) -> None:
         """Keep the stream from being taken for an orphan's. Raises StreamLogUnavailable."""
         if self._writer is not None and not self._is_over:
-            with suppress(LeaseLost):  # the next append says so
+            try:
                 await self._writer.renew()
+            except LeaseLost:  # removed or taken over by another gateway: nobody is to have what it makes
+                self._generation.cancel()
 
     def cancel(self, error: HeadwayError | None = None) -> None:
         """End the generation within a step; `error`: what the stream then ends with."""
@@ -199,6 +205,8 @@ class StreamRun:
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
         else:
             self._record.end_with_error(error, self._generation.usage)
+        if self._opening is not None:
+            await asyncio.wait({self._opening})
         if self._writer is None:
             if not self.opened.done():
                 self.opened.set_exception(error)

@@ -6,6 +6,7 @@ a status, before the socket opens.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
 from headway.core.clock import NS_PER_S
-from headway.core.errors import HeadwayError, InvalidRequest, ResyncRequired
+from headway.core.errors import HeadwayError, InvalidRequest, ResyncRequired, StreamUnread
 from headway.core.events import StreamEventKind, StreamResent, StreamResumed
 from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
@@ -40,7 +41,7 @@ from headway.wire.stream_messages import (
 NORMAL, POLICY = 1000, 1008
 """Why a socket closes (RFC 6455, 7.4.1)."""
 LAST_ACK_S = 30.0
-"""How long a client may take to acknowledge the last event before the socket closes."""
+"""How long a client may take to acknowledge the last event, or any of as many as may be out, before the socket closes."""
 BUFFER_LOOK_S = 0.1
 """How often a buffer that holds bytes is looked at again."""
 
@@ -53,21 +54,18 @@ class StreamSocket:
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one socket."""
+        """Serve one socket; raises what keeps it from being opened."""
         await receive()  # websocket.connect
         connection = HTTPConnection(scope)
         stream_id: str = connection.path_params["stream"]
+        cursor = cursor_of(
+            stream_id, connection.headers.get("last-event-id"), connection.query_params.get("after")
+        )
         try:
-            cursor = cursor_of(
-                stream_id, connection.headers.get("last-event-id"), connection.query_params.get("after")
-            )
-            owner = request_info(scope).owner
-            record, after = await self._streams.find(stream_id, owner, cursor)
-        except HeadwayError as error:
-            if isinstance(error, ResyncRequired):
-                self._gateway.tell(StreamResumed(resync=True))
-            await deny(send, error)
-            return
+            record, after = await self._streams.find(stream_id, request_info(scope).owner, cursor)
+        except ResyncRequired:
+            self._gateway.tell(StreamResumed(resync=True))
+            raise
         self._gateway.tell(StreamResumed(replayed=max(0, record.last_seq - after)))
         headers = [(STREAM_HEADER.encode(), stream_id.encode())]
         await send({"type": "websocket.accept", "headers": headers})
@@ -76,13 +74,6 @@ class StreamSocket:
             await _Conversation(
                 self._gateway, self._streams, stream_id, record.epoch, follower, unsent, send
             ).run(receive)
-
-
-async def deny(send: Send, error: HeadwayError) -> None:
-    """Refuse a socket with the status and body that the error has over HTTP."""
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": msgspec.json.encode(error_body(error))})
 
 
 class _Conversation:
@@ -122,7 +113,9 @@ class _Conversation:
             try:
                 while not self._is_over():
                     run = self._streams.run_of(self._stream_id) or run
-                    if page is None and self._last_seq is None and self._delivery.num_free > 0:
+                    if self._delivery.num_free == 0:
+                        self._wait_for_acknowledgement()
+                    elif page is None and self._last_seq is None:
                         limit = min(PAGE_EVENTS, self._delivery.num_free)
                         page = asyncio.ensure_future(self._follower.next_page(limit))
                     ends: set[asyncio.Future[Any]] = {incoming} | ({page} if page else set())
@@ -145,20 +138,27 @@ class _Conversation:
                     await self._tick()
                 await self._close(NORMAL)
             except HeadwayError as error:
-                await self._say(StreamError(error=error_body(error).error))
-                await self._close(POLICY)
-            except TimeoutError:
-                return  # it takes nothing: the server closes the connection
+                with suppress(OSError):
+                    await self._say(StreamError(error=error_body(error).error))
+                    await self._close(POLICY)
+            except OSError:
+                return  # it takes nothing (a TimeoutError), or has left: the server closes the connection
             finally:
                 incoming.cancel()
-                if page is not None:
-                    page.cancel()
+                if page is not None and not page.cancel() and not page.cancelled():
+                    page.exception()  # it came together with the client's leaving: nobody is left to be told
 
     def _is_over(self) -> bool:
-        if self._last_seq is None:
-            return False
         late = self._close_ns is not None and self._clock.now_ns() >= self._close_ns
-        return self._delivery.acked >= self._last_seq or late
+        if self._last_seq is None and late:
+            raise StreamUnread(
+                "Nothing was acknowledged for too long; come back after the last event you have."
+            )
+        return late or (self._last_seq is not None and self._delivery.acked >= self._last_seq)
+
+    def _wait_for_acknowledgement(self) -> None:
+        if self._close_ns is None:
+            self._close_ns = self._clock.now_ns() + int(LAST_ACK_S * NS_PER_S)
 
     def _wait_s(self) -> float | None:
         """Return how long nothing is to be done."""
@@ -183,13 +183,15 @@ class _Conversation:
         if position.epoch != self._epoch:
             raise InvalidRequest("The acknowledgement is of another epoch.", param="epoch")
         await self._streams.log.ack(self._stream_id, position.epoch, position.seq)
+        if self._last_seq is None and position.seq > self._delivery.acked:
+            self._close_ns = None
         self._delivery.acknowledged(position.seq, self._clock.now_ns())
         self._follower.skip_to(self._delivery.sent)  # it may be ahead: an older connection delivered more
 
     async def _publish(self, page: Page) -> None:
         if page.complete:
             self._last_seq = page.events[-1].seq if page.events else self._follower.after
-            self._close_ns = self._clock.now_ns() + int(LAST_ACK_S * NS_PER_S)
+            self._wait_for_acknowledgement()
         by_seq = {event.seq: event for event in page.events if event.seq > self._delivery.sent}
         for event in by_seq.values():
             await self._act(

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from headway.core.clock import Clock
-from headway.core.errors import HeadwayError, ResyncRequired
+from headway.core.errors import HeadwayError, ResyncRequired, StreamLogUnavailable, Unavailable
 from headway.core.events import Hook
 from headway.gateway.answer import Answer
 from headway.gateway.door import Call
@@ -44,7 +44,7 @@ class Begun(NamedTuple):
 
 
 GoOn = Callable[[Recovery], Awaitable[Begun]]
-"""Makes what is left of a stream; raises HeadwayError where nothing but a splice could follow."""
+"""Makes what is left of a stream; raises Unavailable while that cannot be, another HeadwayError where it never can."""
 
 
 class Streams:
@@ -71,6 +71,7 @@ class Streams:
         self._runs: dict[str, StreamRun] = {}
         self._num_readers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._adopting: set[str] = set()
         self._housekeeping: asyncio.Task[None] | None = None
 
     def begin(self, go_on: GoOn) -> None:
@@ -150,33 +151,49 @@ class Streams:
 
     def _carry_out(self, run: StreamRun) -> "asyncio.Task[None]":
         self._runs[run.stream_id] = run
-        task = asyncio.create_task(run.run())
+
+        def over() -> None:
+            if (
+                self._runs.get(run.stream_id) is run
+            ):  # else it was taken over, came back, and goes on here anew
+                del self._runs[run.stream_id]
+
+        return self._task(run.run(), over)
+
+    def _task(self, work: Coroutine[object, object, None], over: Callable[[], None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
         self._tasks.add(task)
 
-        def over(task: "asyncio.Task[None]") -> None:
+        def done(task: "asyncio.Task[None]") -> None:
             self._tasks.discard(task)
-            del self._runs[run.stream_id]
+            over()
 
-        task.add_done_callback(over)
+        task.add_done_callback(done)
         return task
 
     async def _keep_house(self, go_on: GoOn) -> None:
         while True:
             try:
-                for run in list(self._runs.values()):
-                    await run.renew()
+                await asyncio.gather(*(run.renew() for run in self._runs.values()))
                 await self.log.expire()
+                self.log.room.notify_all()  # what others left free, or acknowledged elsewhere, is room too
                 for stream_id in await self.log.orphans():
                     await self._adopt(stream_id, go_on)
             except HeadwayError as error:
                 logger.warning("streams could not be kept in order: %s", error.message)
+            except Exception:  # whatever it is, leases must be kept the next time
+                logger.exception("streams could not be kept in order")
             await asyncio.sleep(HOUSEKEEPING_S)
 
     async def _adopt(self, stream_id: str, go_on: GoOn) -> None:
-        """Go on with a stream whose gateway is gone, or end it with an error: never a splice."""
-        recovery = await self.log.take_over(stream_id)
-        if recovery is None:
+        """Take over a stream whose gateway is gone. The rest, which may wait for an engine, must not hold up the others."""
+        if stream_id in self._adopting or (recovery := await self.log.take_over(stream_id)) is None:
             return
+        self._adopting.add(stream_id)
+        self._task(self._go_on(recovery, go_on), partial(self._adopting.discard, stream_id))
+
+    async def _go_on(self, recovery: Recovery, go_on: GoOn) -> None:
+        """Go on with a stream, end it with an error, or leave it to the next who can: never a splice."""
         record = recovery.record
         writer = StreamWriter(
             self.log,
@@ -187,16 +204,19 @@ class Streams:
         )
         try:
             generation, answer, request = await go_on(recovery)
+            await writer.renew()  # somebody else may have it by now
+        except (LeaseLost, Unavailable):
+            return
         except Exception as error:
             if not isinstance(error, HeadwayError):
                 logger.exception("a stream of another process could not be read")
             told = ResyncRequired("The answer cannot go on where it was; send the request again.")
-            with suppress(LeaseLost, StreamOver):
+            with suppress(LeaseLost, StreamOver, StreamLogUnavailable):  # the lease ends: it is tried again
                 await writer.fail(Entry("error", msgspec.json.encode(error_body(told))))
             return
         logger.info("going on with a stream of another process", extra={"request_id": request.request_id})
         run = self._new_run(
-            stream_id,
+            record.stream_id,
             owner=record.owner,
             generation=generation,
             answer=answer,
@@ -204,6 +224,6 @@ class Streams:
             limited=Call(),
             writer=writer,
         )
-        for _ in range(self._num_readers[stream_id]):
+        for _ in range(self._num_readers[record.stream_id]):
             run.attach()
         self._carry_out(run)

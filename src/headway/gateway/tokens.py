@@ -6,11 +6,13 @@ from typing import Generic
 
 from starlette.types import Receive, Scope, Send
 
+from headway.core.caller import NOBODY
 from headway.core.errors import InvalidRequest
 from headway.gateway.admission import check_token_ids
 from headway.gateway.client_watch import ClientWatch
 from headway.gateway.conduct import C, read_call
 from headway.gateway.gateway import Gateway
+from headway.gateway.request_info import request_info
 from headway.gateway.response import Responder
 from headway.gateway.served import ServedModel, find_model
 from headway.gateway.tool_prompt import render
@@ -32,8 +34,9 @@ class TokenService(Generic[C]):
         gateway = self._gateway
         call, num_bytes = await read_call(gateway, scope, receive, self._parse)
         job = partial(self._answer, call, find_model(gateway.models, call.model))
+        caller = request_info(scope).caller or NOBODY
         async with ClientWatch(receive) as client:
-            answer = await client.race(gateway.prompt_worker.submit_nowait(job, num_bytes))
+            answer = await client.race(gateway.prompt_worker.submit_nowait(job, num_bytes, caller))
             await Responder(send, timeout_s=gateway.config.slow_reader_timeout_s).json(200, answer)
 
 

@@ -136,7 +136,9 @@ def _answered(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
 
 
 def _of_round(number: int, runs: Sequence[RunOptions]) -> list[RunOptions]:
-    return [replace(options, seed=options.seed + 2 + number) for options in runs]  # the warm-up has + 1
+    """Return runs of which none has another's prompts, nor the warm-up's: they would be cached."""
+    first = 2 + number * len(runs)
+    return [replace(options, seed=options.seed + seed) for seed, options in enumerate(runs, first)]
 
 
 def _real(runs: Sequence[_Run]) -> list[Exchange]:

@@ -22,6 +22,8 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_total_events, max_total_bytes  of all streams together; `meta` counts as bytes
     max_streams                        that are not gone
     ttl_ms                             from a stream's end until it is gone, where there is room for so long
+    settle_ms                          from a stream's end, however crowded it is (within `ttl_ms`): its reader is about to
+                                       get the last events, or was just cut off and comes back for them
     remembered_ms                      from then on, until it is unknown
     lease_ms                           until others may take over a stream whose gateway says nothing
     """
@@ -32,6 +34,7 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_total_bytes: Positive = 256 << 20
     max_streams: Positive = 16384
     ttl_ms: Positive = 300_000
+    settle_ms: Positive = 10_000
     remembered_ms: Positive = 3_600_000
     lease_ms: Positive = 15_000
 

@@ -92,7 +92,8 @@ class StreamLog(Protocol):
     async def expire(self) -> int:
         """Let streams be gone whose time is over, forget those gone for long; return how many went. Called now and then.
 
-        Where what is kept comes near its bounds, streams that are over go before their time, those first that ended first.
+        Where what is kept comes near its bounds, streams that are over go before their time, those first that ended
+        first; none that has only just ended (`limits.settle_ms`).
         """
         ...
 

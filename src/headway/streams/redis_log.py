@@ -21,7 +21,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from headway.core.errors import ConfigError, StreamLogFull
+from headway.core.errors import ConfigError, StreamLogFull, StreamLogUnavailable
 from headway.streams.feed import Feed
 from headway.streams.ids import stream_not_found
 from headway.streams.limits import StreamLimits, is_crowded, num_bytes_of
@@ -44,6 +44,8 @@ from headway.streams.table import never_was
 logger = logging.getLogger(__name__)
 
 _RECONNECT_S: Final = 0.5
+_QUIET_S: Final = 5.0
+"""Without news for so long, Redis is asked for a sign: a connection that broke without a word brings none for ever."""
 _MADE_ROOM_AT_ONCE: Final = 20
 _SIZE: Final = struct.Struct(">I")
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -55,11 +57,14 @@ class RedisLog:
 
     appends_at_once = False
 
-    def __init__(self, url: str, limits: StreamLimits, now_ms: Callable[[], int], timeout_s: float) -> None:
+    def __init__(
+        self, url: str, limits: StreamLimits, now_ms: Callable[[], int], timeout_s: float, quiet_s: float
+    ) -> None:
         self.news = Feed()
         self.room = Feed()
         self._limits = limits
         self._now_ms = now_ms
+        self._quiet_s = quiet_s
         # Its commands have no types. Retries are ours: an append that was answered too late must not happen twice.
         client: Any = Redis.from_url(
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
@@ -68,14 +73,23 @@ class RedisLog:
         self._listener: Any = Redis.from_url(url, socket_timeout=None, socket_connect_timeout=timeout_s)
         self._nonces = itertools.count()
         self._listening: asyncio.Task[None] | None = None
+        self._doubtful: dict[
+            str, int
+        ] = {}  # what Redis may have begun without saying so; until it is an orphan
 
     @classmethod
     async def open(
-        cls, url: str, limits: StreamLimits, now_ms: Callable[[], int], *, timeout_s: float = 1.0
+        cls,
+        url: str,
+        limits: StreamLimits,
+        now_ms: Callable[[], int],
+        *,
+        timeout_s: float = 1.0,
+        quiet_s: float = _QUIET_S,
     ) -> Self:
         """Connect; raises ConfigError for what is no URL, StreamLogUnavailable where Redis does not answer."""
         try:
-            log = cls(url, limits, now_ms, timeout_s)
+            log = cls(url, limits, now_ms, timeout_s, quiet_s)
         except ValueError as error:
             raise ConfigError(f"Streams cannot be kept in Redis: {error}") from None
         try:
@@ -91,9 +105,19 @@ class RedisLog:
     async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
         """Begin a stream."""
         limits = self._limits
-        answer = await self._script.call(
-            "create", stream_id, owner, self._now_ms(), meta, self._lease_end(), limits.max_streams, limits.max_total_bytes
-        )  # fmt: skip
+        arguments = (
+            owner,
+            self._now_ms(),
+            meta,
+            self._lease_end(),
+            limits.max_streams,
+            limits.max_total_bytes,
+        )
+        try:
+            answer = await self._script.call("create", stream_id, *arguments)
+        except StreamLogUnavailable:
+            self._doubtful[stream_id] = self._lease_end()
+            raise
         if answer[0] == b"exists":
             raise StreamExists(stream_id)
         if answer[0] == b"full":
@@ -187,13 +211,19 @@ class RedisLog:
         """Let old streams be gone, forget older ones; several gateways may do so at once."""
         now_ms = self._now_ms()
         num_removed = 0
+        for stream_id, orphaned_ms in list(
+            self._doubtful.items()
+        ):  # else somebody would go on with it, for nobody
+            if await self._remove(stream_id) or orphaned_ms <= now_ms:
+                del self._doubtful[stream_id]
         for stream_id in await self._script.due("over", now_ms):
             num_removed += await self._remove(stream_id, now_ms)
+        settled_ms = now_ms + self._limits.ttl_ms - self._limits.settle_ms
         while is_crowded(*await self._script.kept(), self._limits):
-            first = await self._script.first("over", _MADE_ROOM_AT_ONCE)
-            for stream_id in first:
-                num_removed += await self._remove(stream_id)
-            if not first:
+            first = (await self._script.due("over", settled_ms))[:_MADE_ROOM_AT_ONCE]
+            removed = [await self._remove(stream_id) for stream_id in first]
+            num_removed += sum(removed)
+            if not any(removed):
                 break
         for stream_id in await self._script.due("gone", now_ms, keep=self._limits.max_streams):
             await self._script.call("forget", stream_id)
@@ -227,12 +257,25 @@ class RedisLog:
             try:
                 async with self._listener.pubsub() as pubsub:
                     await pubsub.subscribe(CHANNEL)
-                    async for message in pubsub.listen():
-                        self._hear(message)
-                        ready.set()
+                    await self._hear_all(pubsub, ready)
             except (RedisError, OSError) as error:
                 logger.warning("news of other gateways' streams are interrupted: %s", error)
             await asyncio.sleep(_RECONNECT_S)
+
+    async def _hear_all(self, pubsub: Any, ready: asyncio.Event) -> None:
+        """Raises RedisError, OSError once the connection is of no use."""
+        is_asked = False
+        while True:
+            message = await pubsub.get_message(timeout=self._quiet_s)
+            if message is not None:
+                is_asked = False
+                self._hear(message)
+                ready.set()
+            elif is_asked:
+                raise TimeoutError("Redis does not say a word")
+            else:
+                await pubsub.ping()
+                is_asked = True
 
     def _hear(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":  # anew: what was told meanwhile is lost

@@ -170,9 +170,11 @@ class StreamFile:
         db.execute("UPDATE streams SET state = 'gone', meta = x'', due_ms = ? WHERE key = ?", (due_ms, key))
 
     def forget(self, db: sqlite3.Connection, stream_ids: Sequence[str]) -> None:
-        """Delete streams."""
-        db.executemany("DELETE FROM streams WHERE id = ?", [(stream_id,) for stream_id in stream_ids])
+        """Delete streams, with all that a full disk may have kept from being deleted before: keys are used again."""
         for stream_id in stream_ids:
+            for (key,) in db.execute("SELECT key FROM streams WHERE id = ?", (stream_id,)).fetchall():
+                self._delete_contents(db, key)
+                db.execute("DELETE FROM streams WHERE key = ?", (key,))
             self._keys.pop(stream_id, None)
 
     def _delete_contents(self, db: sqlite3.Connection, key: int) -> None:

@@ -24,6 +24,14 @@ local function hold(due)
   redis.call('HSET', stream, 'due', due)
   redis.call('ZADD', open, due, id)
 end
+local function forget_names() -- of a stream that a server short of memory evicted
+  if redis.call('ZREM', open, id) + redis.call('ZREM', over, id) > 0 then
+    local left, num_bytes = redis.call('LRANGE', events, 0, -1), 0
+    for _, event in ipairs(left) do num_bytes = num_bytes + struct.unpack('>I4', event) end
+    count(-#left, -num_bytes, -1)
+  end
+  redis.call('DEL', events, progress)
+end
 local function drop_events()
   count(-(number('last') - number('acked')), -number('bytes'), 0)
   redis.call('DEL', events)
@@ -115,7 +123,9 @@ end
 
 -- now, due
 function calls.take_over(now, due)
-  if get('state') ~= 'open' or number('due') > tonumber(now) then return {'held'} end
+  local state = get('state')
+  if not state then forget_names() end
+  if state ~= 'open' or number('due') > tonumber(now) then return {'held'} end
   local run = boot()
   if get('run') ~= run then -- another server, or a restarted one: it may have lost the last events
     redis.call('HINCRBY', stream, 'epoch', 1)
@@ -140,6 +150,7 @@ end
 -- due, now or '': only what is over by then
 function calls.remove(due, now)
   local state = get('state')
+  if not state then forget_names() end
   if not state or state == 'gone' then return {'no'} end
   if now ~= '' and (state == 'open' or number('due') > tonumber(now)) then return {'no'} end
   drop_events()

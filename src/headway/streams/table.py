@@ -206,8 +206,8 @@ class StreamTable:
     def expired(self) -> tuple[list[str], list[str]]:
         """Return streams that are over and should be gone, and streams that are gone and should be forgotten.
 
-        Where it is crowded, those that ended first go before their time. No more names are remembered than streams may be
-        kept: the oldest are forgotten before theirs.
+        Where it is crowded, those that ended first go before their time, once they have settled. No more names are
+        remembered than streams may be kept: the oldest are forgotten before theirs.
         """
         now_ms = self._now_ms()
         num_too_many = max(0, len(self._gone) - self._limits.max_streams)
@@ -222,8 +222,12 @@ class StreamTable:
         leaving: list[str] = []
         num_streams = len(self._open) + len(self._over)
         left = Usage(self.total.num_events, self.total.num_bytes)
+        settled_ms = now_ms + self._limits.ttl_ms - self._limits.settle_ms
         for stream_id, stream in self._over.items():
-            if stream.due_ms > now_ms and not is_crowded(num_streams - len(leaving), left, self._limits):
+            may_leave = stream.due_ms <= settled_ms and is_crowded(
+                num_streams - len(leaving), left, self._limits
+            )
+            if stream.due_ms > now_ms and not may_leave:
                 break
             leaving.append(stream_id)
             left.add(-len(stream.events), -(stream.num_bytes + len(stream.meta)))
