@@ -13,7 +13,7 @@ _REDIS = ("redis://", "rediss://", "unix://")
 
 
 async def open_log(place: str, limits: StreamLimits, now_ms: Callable[[], int]) -> StreamLog:
-    """Open the log at `place`. `now_ms`: wall-clock milliseconds. Raises ConfigError, which quotes no password."""
+    """Open the log at `place`. `now_ms`: wall-clock milliseconds. Raises ConfigError, never with a URL's password."""
     if place == "memory":
         return MemoryLog(limits, now_ms)
     if place.startswith(_REDIS):
