@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.http_server import bind
+from headway.cli.http_server import bind, listen
 from headway.core.errors import ConfigError
 from support.real_server import SMALL, headway
 
@@ -73,6 +73,14 @@ def test_a_port_that_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", Socket)  # as root, which tests may run as, every port is ours
     with pytest.raises(ConfigError, match=r"port 80 \(Permission denied\); choose another address"):
         bind("127.0.0.1", 80)
+
+
+def test_of_two_that_start_at_once_the_second_is_told_the_same() -> None:
+    # Linux lets two take an address before either of them listens (SO_REUSEADDR).
+    with bind("127.0.0.1", 0) as first, bind("127.0.0.1", first.getsockname()[1]) as second:
+        listen(first, "127.0.0.1")
+        with pytest.raises(ConfigError, match=r"\(Address already in use\); choose another address"):
+            listen(second, "127.0.0.1")
 
 
 def test_a_folder_that_is_no_model(tmp_path: Path) -> None:

@@ -86,3 +86,9 @@ def test_a_part_of_a_gateway_is_never_nothing() -> None:
     part = terms_of(Caller(), config, num_gateways=4)
     assert (part.base, part.floor) == (25, 2.5)
     assert (part.tokens_per_min, part.whole_tokens_per_min, part.max_concurrent) == (1, 2, 1)
+
+
+def test_a_low_rate_needs_no_word_on_the_floor() -> None:
+    config = parse_limits({"requests_per_s": 2})
+    assert (config.requests_per_s, config.floor_per_s) == (2, 2)
+    assert parse_limits({}).floor_per_s == parse_limits({"requests_per_s": 50}).floor_per_s == 10

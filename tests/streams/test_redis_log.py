@@ -1,6 +1,7 @@
 """What only Redis can promise, and what it cannot: see `test_logs.py` for the contract. The server is real."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -197,6 +198,36 @@ async def test_followers_look_for_themselves_when_news_were_interrupted(tmp_path
                 await one.append(lease, 0, content("1"))  # told while nobody listens, or after
                 await news.wait()
             assert await texts(two) == ["1"]
+
+
+async def test_an_outage_is_told_once_and_so_is_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headway.streams.redis_log._RECONNECT_S", 0)
+    caplog.set_level(logging.INFO, "headway.streams.redis_log")
+    with redis_server(tmp_path) as server:
+        async with opened(server) as log:
+            subscriptions: list[object] = []
+            tried_often = asyncio.Event()
+            connect = log._listener.pubsub
+
+            def pubsub() -> object:
+                subscriptions.append(connect())
+                if len(subscriptions) == 5:
+                    tried_often.set()
+                return subscriptions[-1]
+
+            monkeypatch.setattr(log._listener, "pubsub", pubsub)
+            with log.news.subscribe(A) as news:
+                server.kill()
+                await tried_often.wait()
+                server.start()
+                await news.wait()
+    told = [message.partition(":")[0] for message in caplog.messages]
+    assert told == [
+        "news of other gateways' streams are interrupted",
+        "news of other gateways' streams come again",
+    ]
 
 
 async def test_nothing_is_left_of_streams_that_are_forgotten(tmp_path: Path) -> None:

@@ -51,11 +51,23 @@ def bind(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
-        reason = getattr(error, "strerror", None) or "not a host's name"
-        raise ConfigError(
-            f"Cannot listen on {host} port {port} ({reason}); choose another address with --host and --port."
-        ) from error
+        raise _not_ours(host, port, error) from error
     return listener
+
+
+def listen(listener: socket.socket, host: str) -> None:
+    """Take connections. Raises ConfigError where somebody else has begun to, who took the address at the same time."""
+    try:
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise _not_ours(host, listener.getsockname()[1], error) from error
+
+
+def _not_ours(host: str, port: int, error: Exception) -> ConfigError:
+    reason = getattr(error, "strerror", None) or "not a host's name"
+    return ConfigError(
+        f"Cannot listen on {host} port {port} ({reason}); choose another address with --host and --port."
+    )
 
 
 def serve(
@@ -78,7 +90,7 @@ def serve(
                 async with running_service(settings) as service:
                     server = DrainingServer(uvicorn_config(service), service, drain_timeout_s)
                     signals.callback = server.stop_nowait
-                    listener.listen(_BACKLOG)
+                    listen(listener, host)
                     _announce(listener, settings.engine.model, host, asks=settings.access is not None)
                     gc.freeze()  # what start-up made stays; collections would look at it in the middle of streams
                     await server.serve(sockets=[listener])

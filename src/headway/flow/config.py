@@ -21,7 +21,7 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How much callers may who have no limits of their own.
 
     requests_per_s  of a user who behaves
-    floor_per_s     what the worst behaviour leaves him, or his own rate if that is lower
+    floor_per_s     what the worst behaviour leaves him, or his own rate if that is lower; not said, at most requests_per_s
     burst_s         so many seconds' requests may come at once
     tokens_per_min  of prompts and answers together; None = no limit
     max_concurrent  calls at once; None = no limit
@@ -60,6 +60,8 @@ def parse_limits(table: Mapping[str, object]) -> LimitsConfig:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
         raise ConfigError(f"{_key(where, table)}: {what}.") from error
+    if "floor_per_s" not in table:  # whoever grants two a second need not know that there is a floor
+        config = msgspec.structs.replace(config, floor_per_s=min(config.floor_per_s, config.requests_per_s))
     _check(config)
     return config
 

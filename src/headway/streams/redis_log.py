@@ -73,6 +73,7 @@ class RedisLog:
         self._listener: Any = Redis.from_url(url, socket_timeout=None, socket_connect_timeout=timeout_s)
         self._nonces = itertools.count()
         self._listening: asyncio.Task[None] | None = None
+        self._is_interrupted = False
         self._doubtful: dict[
             str, int
         ] = {}  # what Redis may have begun without saying so; until it is an orphan
@@ -259,7 +260,9 @@ class RedisLog:
                     await pubsub.subscribe(CHANNEL)
                     await self._hear_all(pubsub, ready)
             except (RedisError, OSError) as error:
-                logger.warning("news of other gateways' streams are interrupted: %s", error)
+                if not self._is_interrupted:  # an outage of hours would fill the log
+                    self._is_interrupted = True
+                    logger.warning("news of other gateways' streams are interrupted: %s", error)
             await asyncio.sleep(_RECONNECT_S)
 
     async def _hear_all(self, pubsub: Any, ready: asyncio.Event) -> None:
@@ -279,6 +282,9 @@ class RedisLog:
 
     def _hear(self, message: dict[str, Any]) -> None:
         if message["type"] == "subscribe":  # anew: what was told meanwhile is lost
+            if self._is_interrupted:
+                self._is_interrupted = False
+                logger.info("news of other gateways' streams come again")
             self.news.notify_all()
             self.room.notify_all()
         elif message["type"] == "message":
