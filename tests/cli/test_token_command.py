@@ -181,6 +181,15 @@ def test_what_show_tells_people(token: Shell) -> None:
                 *("    bursts: 2.0 of late", '    "x\\n"'),
             ],
         ),
+        (
+            {"quotas": {"requests": {"limit": 100, "reset_ns": 5}, "tokens": None}, "x": {"y\n": 1}, "z": {}},
+            [
+                "standing:",
+                "  quotas:  requests: limit 100, reset_ns 5",
+                '  x:       "y\\n" 1',
+                "  z:       none",
+            ],
+        ),
         ({"why": []}, ["standing:", "  why: nothing"]),
         ({}, ["standing:"]),
         ("\x1b[2J", ['standing: "\\u001b[2J"']),

@@ -10,6 +10,7 @@ from headway.core.clock import ManualClock
 from headway.core.errors import EngineUnavailable, Unauthenticated
 from headway.core.events import EngineState
 from headway.core.messages import EngineInfo
+from headway.core.quota import Quota, Quotas
 from headway.core.secret import Secret
 from headway.gateway.app import create_app
 from headway.gateway.config import GatewayConfig
@@ -19,6 +20,7 @@ from headway.gateway.guard import OPEN_PATHS
 from headway.gateway.streams import Streams
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
+from headway.wire.rate_headers import rate_headers
 from support.asgi_client import Exchange
 from support.gateway_app import served, service
 from support.scripted_client import FakeEngineClient, answering
@@ -150,6 +152,9 @@ async def test_web_pages_may_call_only_where_allowed(allowed: tuple[str, ...], e
     async with Exchange(app, "GET", "/v1/models", headers=headers) as exchange:
         await exchange.read_body()
     assert exchange.headers.get("access-control-allow-origin") == expected
+    exposed = exchange.headers.get("access-control-expose-headers", "").split(", ")
+    readable = rate_headers(Quotas(requests=Quota(1, 1, 0), tokens=Quota(1, 1, 0)))
+    assert ({name for name, _ in readable} <= set(exposed)) == (expected is not None)
     async with Exchange(app, "POST", "/v1/completions", b"{", headers) as exchange:
         assert await exchange.read_status() == 400  # an error can be read where an answer can
         await exchange.read_body()

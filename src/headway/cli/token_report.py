@@ -91,7 +91,11 @@ def described(token_id: str, token: StoredToken | None, standing: object, now_s:
 def _standing_lines(standing: Mapping[object, object]) -> Iterator[str]:
     """Yield lines of an object whose form is the server's: values first, then its lists, an item a line."""
     lists = {name: value for name, value in standing.items() if isinstance(value, list)}
-    rows = [(f"{name}:", _shown(value)) for name, value in standing.items() if name not in lists]
+    rows = [
+        (f"{name}:", _told(value))
+        for name, value in standing.items()
+        if name not in lists and value is not None
+    ]
     yield from (f"  {line}" for line in (aligned(rows, "<<") if rows else ()))
     for name, items in lists.items():
         yield f"  {name}:{'' if items else ' nothing'}"
@@ -118,6 +122,16 @@ def _row(token: StoredToken, now_s: float) -> tuple[str, ...]:
         _date(token.expires_s),
         note,
     )
+
+
+def _told(value: object) -> str:
+    """Write a value; of an object its fields, one after another."""
+    if not isinstance(value, Mapping):
+        return _shown(value)
+    fields = {_shown(name): part for name, part in value.items() if part is not None}
+    if any(isinstance(part, Mapping) for part in fields.values()):
+        return "; ".join(f"{name}: {_told(part)}" for name, part in fields.items())
+    return ", ".join(f"{name} {_shown(part)}" for name, part in fields.items()) or "none"
 
 
 def _shown(value: object) -> str:

@@ -29,6 +29,7 @@ from headway.gateway.summary import SUMMARY_CLASS, SummaryEndpoint
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
 from headway.wire.messages_response import message_error
+from headway.wire.rate_headers import RATE_HEADERS
 from headway.wire.resumable import STREAM_HEADER
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
@@ -73,7 +74,7 @@ def create_app(gateway: Gateway) -> Starlette:
             allow_origins=gateway.config.allow_origins,
             allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
-            expose_headers=("x-request-id", "retry-after", STREAM_HEADER),
+            expose_headers=("x-request-id", "retry-after", STREAM_HEADER, *RATE_HEADERS),
         )
         middleware.insert(0, cors)
     return Starlette(

@@ -4,8 +4,15 @@ Durations are written as Go writes them, which is what OpenAI sends and what its
 (https://pkg.go.dev/time#Duration.String).
 """
 
+from typing import Final
+
 from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.core.quota import Quota, Quotas
+
+RATE_HEADERS: Final = tuple(
+    f"x-ratelimit-{what}-{of}" for of in ("requests", "tokens") for what in ("limit", "remaining", "reset")
+)
+"""All that there may be."""
 
 
 def rate_headers(quotas: Quotas) -> list[tuple[str, str]]:
