@@ -253,6 +253,14 @@ async def test_what_is_no_server_is_said_when_it_is_opened(tmp_path: Path) -> No
         await RedisLog.open("redis://host:port/0", StreamLimits(), WallClock())
 
 
+async def test_a_server_that_tells_no_news_is_not_waited_for(tmp_path: Path) -> None:
+    with (
+        redis_server(tmp_path, "--rename-command", "SUBSCRIBE", "") as server,
+        pytest.raises(ConfigError, match="does not let .*news be heard"),
+    ):
+        await asyncio.wait_for(RedisLog.open(server.url, StreamLimits(), WallClock()), 30)
+
+
 async def test_names_of_streams_that_a_server_short_of_memory_evicted_hold_nobody_up(tmp_path: Path) -> None:
     clock, limits = WallClock(), StreamLimits(max_streams=4, settle_ms=1)
     names = [f"{n:032x}" for n in range(4)]

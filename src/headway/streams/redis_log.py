@@ -19,9 +19,9 @@ import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from headway.core.errors import ConfigError, StreamLogFull, StreamLogUnavailable
+from headway.core.errors import ConfigError, HeadwayError, StreamLogFull, StreamLogUnavailable
 from headway.streams.feed import Feed
 from headway.streams.ids import stream_not_found
 from headway.streams.limits import StreamLimits, is_crowded, num_bytes_of
@@ -88,16 +88,16 @@ class RedisLog:
         timeout_s: float = 1.0,
         quiet_s: float = _QUIET_S,
     ) -> Self:
-        """Connect; raises ConfigError for what is no URL, StreamLogUnavailable where Redis does not answer."""
+        """Connect; raises ConfigError for what is no URL, or may not subscribe; StreamLogUnavailable without an answer."""
         try:
             log = cls(url, limits, now_ms, timeout_s, quiet_s)
         except ValueError as error:
             raise ConfigError(f"Streams cannot be kept in Redis: {error}") from None
         try:
             await log._script.load()
-            ready = asyncio.Event()
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             log._listening = asyncio.ensure_future(log._listen(ready))
-            await ready.wait()
+            await ready
         except BaseException:
             await log.close()
             raise
@@ -252,20 +252,23 @@ class RedisLog:
         self.news.notify(stream_id)
         self.room.notify(stream_id)
 
-    async def _listen(self, ready: asyncio.Event) -> None:
-        """Pass on what other gateways tell, for ever."""
+    async def _listen(self, ready: "asyncio.Future[None]") -> None:
+        """Pass on what other gateways tell, for ever; `ready`: what came of the first attempt to hear them."""
         while True:
             try:
                 async with self._listener.pubsub() as pubsub:
                     await pubsub.subscribe(CHANNEL)
                     await self._hear_all(pubsub, ready)
             except (RedisError, OSError) as error:
+                if not ready.done():
+                    ready.set_exception(_refusal(error))
+                    return
                 if not self._is_interrupted:  # an outage of hours would fill the log
                     self._is_interrupted = True
                     logger.warning("news of other gateways' streams are interrupted: %s", error)
             await asyncio.sleep(_RECONNECT_S)
 
-    async def _hear_all(self, pubsub: Any, ready: asyncio.Event) -> None:
+    async def _hear_all(self, pubsub: Any, ready: "asyncio.Future[None]") -> None:
         """Raises RedisError, OSError once the connection is of no use."""
         is_asked = False
         while True:
@@ -273,7 +276,8 @@ class RedisLog:
             if message is not None:
                 is_asked = False
                 self._hear(message)
-                ready.set()
+                if not ready.done():
+                    ready.set_result(None)
             elif is_asked:
                 raise TimeoutError("Redis does not say a word")
             else:
@@ -291,6 +295,15 @@ class RedisLog:
             who, what, stream_id = message["data"].decode().split(" ")
             if who != self._script.name:
                 (self.news if what == "news" else self.room).notify(stream_id)
+
+
+def _refusal(error: RedisError | OSError) -> HeadwayError:
+    """Return what whoever starts hears where Redis tells no news: for good, if it understood the question."""
+    if isinstance(error, ResponseError):
+        return ConfigError(
+            f"Streams cannot be kept in this Redis, which does not let {CHANNEL} be heard: {error}."
+        )
+    return StreamLogUnavailable("Where resumable streams are kept cannot be reached; retry later.")
 
 
 def _check_held(answer: list[Any], lease: Lease) -> None:
