@@ -256,7 +256,7 @@ async def test_what_is_no_server_is_said_when_it_is_opened(tmp_path: Path) -> No
 async def test_a_server_that_tells_no_news_is_not_waited_for(tmp_path: Path) -> None:
     with (
         redis_server(tmp_path, "--rename-command", "SUBSCRIBE", "") as server,
-        pytest.raises(ConfigError, match="does not let .*news be heard"),
+        pytest.raises(ConfigError, match="does not let"),
     ):
         await asyncio.wait_for(RedisLog.open(server.url, StreamLimits(), WallClock()), 30)
 
