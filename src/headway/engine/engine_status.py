@@ -1,13 +1,11 @@
 """The state an engine is in, as its client keeps it: what may follow, who is told, who waits. It knows no requests."""
 
 import asyncio
-import logging
 
 from headway.core.errors import Draining, EngineUnavailable, HeadwayError
 from headway.core.events import EngineState, EngineStateChanged, Event, Hook
+from headway.core.hooks import emit
 from headway.engine.lifecycle import move
-
-logger = logging.getLogger(__name__)
 
 
 class EngineStatus:
@@ -49,13 +47,8 @@ class EngineStatus:
         await self._changed.wait()
 
     def tell(self, event: Event) -> None:
-        """Pass an event on. A listener's bug is logged, since it must not cost the engine."""
-        if self._hook is None:
-            return
-        try:
-            self._hook(event)
-        except Exception:
-            logger.exception("a hook failed on %s", type(event).__name__)
+        """Pass an event on."""
+        emit(self._hook, event)
 
     def no_more(self) -> HeadwayError:
         """Return what those hear who wait for an engine that drains or is closed."""

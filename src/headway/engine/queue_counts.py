@@ -59,8 +59,5 @@ class QueueCounts:
         num_tokens = request.n * len(request.token_ids)
         with_it = Queued(own.num_sequences + request.n, own.num_tokens + num_tokens)
         tenant = max(line, key=lambda name: line[name].share(limits))
-        return (
-            tenant
-            if tenant != request.tenant and line[tenant].share(limits) > with_it.share(limits)
-            else None
-        )
+        has_more = line[tenant].share(limits) > with_it.share(limits)
+        return tenant if has_more and tenant != request.tenant else None

@@ -36,7 +36,7 @@ class RequestInfo:
     call          what it takes of its caller's limits
     terms         what the request asks of scheduling; None = it was not asked, or nobody trusts what it says
     record        set once the request named a model
-    status        of the response, once it has begun; None = it has not, or the request is a socket's
+    status        of the response, once it has begun, or the socket is open (101); None = it has not
     error         what ended it, also after a stream had begun
     trace_parent  the caller's place in its trace, where it is believed
     """

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 
 from headway.simulator.calibration import TERMS, Fit, terms
@@ -29,10 +30,7 @@ def fit_steps(fitted: Sequence[Timed], held_out: Sequence[Timed]) -> tuple[Mappi
         raise ValueError("a fit needs steps to fit and others to judge it by")
     numbers = np.array([terms(timed.load) for timed in fitted])
     durations = np.array([timed.duration_ns for timed in fitted])
-    scales = numbers.max(axis=0)
-    scales[scales == 0] = 1.0
-    found, _ = nnls(numbers / scales / durations[:, None], np.ones(len(fitted)))
-    coefficients = found / scales
+    coefficients = np.array(fit_sum(numbers, durations, durations))
     of_fitted, of_others = (_errors(coefficients, steps) for steps in (fitted, held_out))
     return dict(zip(TERMS, coefficients.tolist(), strict=True)), Fit(
         num_fitted=len(fitted),
@@ -43,7 +41,7 @@ def fit_steps(fitted: Sequence[Timed], held_out: Sequence[Timed]) -> tuple[Mappi
     )
 
 
-def fit_sum(rows: Sequence[Sequence[float]], ys: Sequence[float], units: Sequence[float]) -> list[float]:
+def fit_sum(rows: ArrayLike, ys: ArrayLike, units: ArrayLike) -> list[float]:
     """Return the weights, none below zero, with which each row's numbers come nearest to its y, counted in its unit."""
     each = np.array(units, dtype=np.float64)
     numbers = np.array(rows, dtype=np.float64)
@@ -56,9 +54,9 @@ def fit_sum(rows: Sequence[Sequence[float]], ys: Sequence[float], units: Sequenc
 
 def fit_line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
     """Return (base, slope) of y = base + slope x, neither below zero; of one point all is base."""
-    columns = np.array([[1.0, x] for x in xs]) if len(set(xs)) > 1 else np.array([[1.0, 0.0] for _ in xs])
-    found, _ = nnls(columns, np.maximum(0.0, np.array(ys, dtype=np.float64)))
-    return float(found[0]), float(found[1])
+    has_slope = len(set(xs)) > 1
+    base, slope = fit_sum([(1.0, x if has_slope else 0.0) for x in xs], ys, [1.0] * len(xs))
+    return base, slope
 
 
 def _errors(

@@ -64,13 +64,8 @@ class StreamScript:
         if keep is not None:
             num_too_many = min(await self._ask(lambda: self._client.zcard(key)) - keep, _AT_ONCE)
             if num_too_many > len(due):
-                return await self.first(state, num_too_many)
+                due = await self._ask(lambda: self._client.zrange(key, 0, num_too_many - 1))
         return [stream_id.decode() for stream_id in due]
-
-    async def first(self, state: Literal["open", "over", "gone"], count: int) -> list[str]:
-        """Return the streams, `count` at most, whose lease or state ends first."""
-        found = await self._ask(lambda: self._client.zrange(PREFIX + state, 0, count - 1))
-        return [stream_id.decode() for stream_id in found]
 
     async def kept(self) -> tuple[int, Usage]:
         """Return how many streams are kept, and what of them."""
