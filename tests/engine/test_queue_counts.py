@@ -21,7 +21,7 @@ def request(
 
 def test_each_class_has_a_line_of_its_own() -> None:
     counts = QueueCounts()
-    counts.add(request("a", "low", num_tokens=3, n=2), 2)
+    counts.enter(request("a", "low", num_tokens=3, n=2))
     assert counts.of_class("low") == Queued(2, 6)
     assert counts.of_class("high") == Queued(0, 0)
 
@@ -29,8 +29,8 @@ def test_each_class_has_a_line_of_its_own() -> None:
 def test_the_tenant_with_most_gives_way_to_one_with_less() -> None:
     counts = QueueCounts()
     assert counts.gives_way(request("a"), LIMITS) is None
-    counts.add(request("a", n=3), 3)
-    counts.add(request("b"), 1)
+    counts.enter(request("a", n=3))
+    counts.enter(request("b"))
     assert counts.gives_way(request("c"), LIMITS) == "a"
     assert counts.gives_way(request("b"), LIMITS) == "a"
     assert counts.gives_way(request("b", n=2), LIMITS) is None  # then it would have as much
@@ -40,8 +40,8 @@ def test_the_tenant_with_most_gives_way_to_one_with_less() -> None:
 
 def test_long_prompts_count_for_what_they_take() -> None:
     counts = QueueCounts()
-    counts.add(request("a", num_tokens=400), 1)
-    counts.add(request("b", n=30), 30)
+    counts.enter(request("a", num_tokens=400))
+    counts.enter(request("b", n=30))
     assert counts.gives_way(request("c"), LIMITS) == "a"
 
 
@@ -53,9 +53,9 @@ def test_when_all_have_left_nothing_is_left(came: list[tuple[str, int, int]]) ->
     counts = QueueCounts()
     requests = [request(tenant, n=n, num_tokens=num_tokens) for tenant, n, num_tokens in came]
     for one in requests:
-        counts.add(one, one.n)
+        counts.enter(one)
     for one in requests:
         for _ in range(one.n):
-            counts.add(one, -1)
+            counts.leave(one)
     assert counts.of_class("normal") == Queued(0, 0)
     assert counts.gives_way(request("a"), LIMITS) is None

@@ -161,6 +161,7 @@ class Engine:
         stats = self._requests.totals.statistics(
             num_running=roster.num_running,
             num_waiting=len(roster.waiting) + self._requests.num_compiling,
+            num_waiting_tokens=self._requests.queued.num_tokens,
             num_blocks=blocks.num_blocks,
             num_free_blocks=blocks.num_free + blocks.num_evictable,
             num_cached_blocks=len(self._kv.cache),
@@ -231,7 +232,7 @@ class Engine:
             requests.roster.start(sequence)
             restores = self._memory.open(admission)
             if not sequence.has_started:
-                requests.note_first_run(sequence)
+                requests.queued.leave(sequence.request)
             sequence.admit(len(admission.shared), restores=restores)
             if not restores:
                 requests.note_start(sequence)

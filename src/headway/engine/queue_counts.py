@@ -36,8 +36,20 @@ class QueueCounts:
         self._lines: dict[ServiceClass, dict[str, Queued]] = {}
         self._totals: dict[ServiceClass, Queued] = {}
 
-    def add(self, request: Request, num_choices: int) -> None:
-        """So many choices of a request came; or left, where it is negative."""
+    @property
+    def num_tokens(self) -> int:
+        """Prompt tokens of all that waits."""
+        return sum(total.num_tokens for total in self._totals.values())
+
+    def enter(self, request: Request) -> None:
+        """All choices of a request came."""
+        self._add(request, request.n)
+
+    def leave(self, request: Request) -> None:
+        """One choice of a request runs for the first time, or has ended before."""
+        self._add(request, -1)
+
+    def _add(self, request: Request, num_choices: int) -> None:
         num_tokens = num_choices * len(request.token_ids)
         self._totals.setdefault(request.service_class, Queued()).add(num_choices, num_tokens)
         line = self._lines.setdefault(request.service_class, {})

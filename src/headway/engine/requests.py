@@ -120,8 +120,7 @@ class Requests:
         live = LiveRequest(request=request, open=sequences, queued_ns=now_ns)
         self._live[request.request_id] = live
         self._memory.sessions.enter(request)
-        self.totals.count_queued(request.n, request.n * len(request.token_ids))
-        self.queued.add(request, request.n)
+        self.queued.enter(request)
         if request.grammar is not None:
             self._compiling.enter(live)
         else:
@@ -163,11 +162,6 @@ class Requests:
             self._compiling.started(live.request.request_id)
             self.totals.count_prefix(len(live.request.token_ids), live.num_cached)
 
-    def note_first_run(self, sequence: Sequence) -> None:
-        """A sequence leaves the queue: it runs for the first time, or has ended."""
-        self.totals.count_unqueued(sequence.num_prompt)
-        self.queued.add(sequence.request, -1)
-
     def _crowded_out(self, request: Request) -> LiveRequest | None:
         """Return whose request gives way to a new one in a full line: the latest of the tenant with most that waits."""
         tenant = self.queued.gives_way(request, self._limits)
@@ -198,7 +192,7 @@ class Requests:
         load = QueueLoad(
             num_sequences=queued.num_sequences,
             num_tokens=queued.num_tokens,
-            wait_s=self.totals.expected_wait_s(),
+            wait_s=self.totals.expected_wait_s(self.queued.num_tokens),
             draining=draining,
         )
         error = refusal(request, self._info, self._limits, load)
@@ -237,7 +231,7 @@ class Requests:
     def _close(self, live: LiveRequest, sequence: Sequence, reason: FinishReason) -> None:
         del live.open[sequence.choice]
         if not sequence.has_started:
-            self.note_first_run(sequence)
+            self.queued.leave(sequence.request)
         if live.request.request_id not in self._compiling:
             self.roster.remove(sequence)
         self._memory.let_go(sequence)
@@ -262,10 +256,7 @@ class Requests:
         held = [s.order for s in (*self.roster.running, *self.roster.waiting, *compiling)]
         assert sorted(alive) == sorted(held), "a sequence is lost or held twice"
         queued = [s for s in (*self.roster.waiting, *compiling) if not s.has_started]
-        assert len(queued) == self.totals.num_queued, "the queue's length is wrong"
-        assert sum(s.num_prompt for s in queued) == self.totals.num_queued_tokens, (
-            "the queue's tokens are wrong"
-        )
+        assert sum(s.num_prompt for s in queued) == self.queued.num_tokens, "the queue's tokens are wrong"
         for service_class in RANKS:
             line = [s for s in queued if s.request.service_class == service_class]
             counted = Queued(len(line), sum(s.num_prompt for s in line))

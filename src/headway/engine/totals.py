@@ -17,10 +17,8 @@ MEAN_OUTPUT_GAIN = 0.05
 
 @dataclass(slots=True)
 class Totals:
-    """Counts over the engine's life, and what waits now (choices that have never run, their prompt tokens)."""
+    """Counts over the engine's life."""
 
-    num_queued: int = 0
-    num_queued_tokens: int = 0
     steps: int = 0
     prefill_tokens: int = 0
     decode_tokens: int = 0
@@ -34,16 +32,6 @@ class Totals:
     runner_ns: int = 0
     mean_output: float = FIRST_MEAN_OUTPUT
     """Tokens of recent answers, the latest counting most."""
-
-    def count_queued(self, num_choices: int, num_tokens: int) -> None:
-        """Choices with `num_tokens` prompt tokens in all entered the queue."""
-        self.num_queued += num_choices
-        self.num_queued_tokens += num_tokens
-
-    def count_unqueued(self, num_tokens: int) -> None:
-        """A choice with `num_tokens` prompt tokens left the queue: it runs for the first time, or has ended."""
-        self.num_queued -= 1
-        self.num_queued_tokens -= num_tokens
 
     def count_prefix(self, num_tokens: int, num_cached: int) -> None:
         """A request started; the prefix cache gave `num_cached` of its `num_tokens`."""
@@ -73,11 +61,11 @@ class Totals:
         """A choice ended after `num_tokens`."""
         self.mean_output += MEAN_OUTPUT_GAIN * (num_tokens - self.mean_output)
 
-    def expected_wait_s(self) -> float:
+    def expected_wait_s(self, num_queued_tokens: int) -> float:
         """Return when the queue will have moved, in whole seconds: queued tokens over prompt tokens per busy second."""
         wait_s = MIN_WAIT_S
         if self.prefill_tokens:
-            wait_s = self.num_queued_tokens * self.busy_ns / self.prefill_tokens / NS_PER_S
+            wait_s = num_queued_tokens * self.busy_ns / self.prefill_tokens / NS_PER_S
         return float(round(min(MAX_WAIT_S, max(MIN_WAIT_S, wait_s))))
 
     def statistics(
@@ -85,6 +73,7 @@ class Totals:
         *,
         num_running: int,
         num_waiting: int,
+        num_waiting_tokens: int,
         num_blocks: int,
         num_free_blocks: int,
         num_cached_blocks: int,
@@ -94,7 +83,7 @@ class Totals:
         return EngineStats(
             num_running=num_running,
             num_waiting=num_waiting,
-            num_waiting_tokens=self.num_queued_tokens,
+            num_waiting_tokens=num_waiting_tokens,
             num_blocks=num_blocks,
             num_free_blocks=num_free_blocks,
             num_cached_blocks=num_cached_blocks,
