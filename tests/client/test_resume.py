@@ -194,14 +194,20 @@ def test_a_stream_that_is_left_is_deleted(tmp_path: Path) -> None:
     assert (text, server.deleted) == ("T", 1)
 
 
-def test_what_was_read_is_acknowledged_now_and_then(tmp_path: Path) -> None:
+def hundreds(count: int, every_ms: float) -> list[tuple[float, bytes]]:
+    """So many times a hundred events of a letter each, one after another."""
+
     def event(seq: int) -> bytes:
         return numbered(f"{STREAM}.1.{seq}", b'{"choices": [{"delta": {"content": "a"}}]}')
 
-    parts = [
-        (10.0 * place, b"".join(event(seq) for seq in range(place * 100 + 1, place * 100 + 101)))
-        for place in range(25)
+    return [
+        (every_ms * place, b"".join(event(seq) for seq in range(place * 100 + 1, place * 100 + 101)))
+        for place in range(count)
     ]
+
+
+def test_what_was_read_is_acknowledged_now_and_then(tmp_path: Path) -> None:
+    parts = hundreds(25, every_ms=10.0)
     tail = b"".join(number([chat("stop"), DONE], 2501))
     server = Server([Reply(sent=[*parts, (300.0, tail)])])
     ended, text, _, _ = call(tmp_path, server)
@@ -258,13 +264,7 @@ def test_a_server_that_does_not_answer_acknowledgements_is_told_again(tmp_path: 
             reply = super().__call__(number, asked)
             return Reply(head=b"", ending="silent") if asked.path.endswith("/ack") else reply
 
-    def event(seq: int) -> bytes:
-        return numbered(f"{STREAM}.1.{seq}", b'{"choices": [{"delta": {"content": "a"}}]}')
-
-    parts = [
-        (1000.0 * place, b"".join(event(seq) for seq in range(place * 100 + 1, place * 100 + 101)))
-        for place in range(30)
-    ]
+    parts = hundreds(30, every_ms=1000.0)
     tail = b"".join(number([chat("stop"), DONE], 3001))
     server = Deaf([Reply(sent=[*parts, (30_000.0, tail)])])
     ended, text, _, endpoint = call(tmp_path, server)
