@@ -14,6 +14,8 @@ Case = dict[str, Any]
 DUE = {"ttft_ms": TTFT_MS, "itl_ms": ITL_MS}
 """The SLO as a request's own, for servers that take it."""
 
+NUM_PAIRS = 3
+"""Of runs that are compared with each other."""
 _PROMPT, _ANSWER = 128, 16
 """Tokens of a request of one of the tenants that are to be treated alike; the greedy one's are four times as long."""
 _TIMES_LONGER, _TIMES_MORE, _USERS = 4, 10, 4
@@ -27,18 +29,27 @@ VARIANTS = {
 
 
 def high(stage: Stage) -> Case:
-    """`high` at 30 % of capacity, alone and while all together offer 200 %."""
+    """`high` at 30 % of capacity, alone and while all together offer 200 %: the very same requests of `high` both times.
+
+    Some hundred requests differ too much from the next hundred to be compared with them. So there are several pairs, each
+    on servers of their own: none has cached what the other was asked.
+    """
     capacity, seconds = stage.capacity(), stage.seconds(60)
-    urgent = {"group": "high", "tenants": TENANTS[:2], "class": "high"}
-    with stage.headway() as port:
-        alone = stage.mix(0.3 * capacity, seconds, **urgent)
-        runs = {"alone": stage.offer(port, "high alone", alone, seconds)}
-        streams = [
-            *stage.mix(0.3 * capacity, seconds, **urgent),
-            *stage.mix(0.7 * capacity, seconds, group="normal", tenants=TENANTS[2:5]),
-            *stage.mix(1.0 * capacity, seconds, group="low", tenants=TENANTS[5:], **{"class": "low"}),
+    runs: dict[str, Run] = {}
+    for pair in range(1, NUM_PAIRS + 1):
+        urgent = stage.mix(
+            0.3 * capacity, seconds, run=pair, group="high", tenants=TENANTS[:2], **{"class": "high"}
+        )
+        crowd = [
+            *stage.mix(0.7 * capacity, seconds, run=pair, group="normal", tenants=TENANTS[2:5]),
+            *stage.mix(
+                1.0 * capacity, seconds, run=pair, group="low", tenants=TENANTS[5:], **{"class": "low"}
+            ),
         ]
-        runs["crowded"] = stage.offer(port, "high among 200 %", streams, seconds)
+        both = {f"alone {pair}": urgent, f"crowded {pair}": [*urgent, *crowd]}
+        for name, streams in sorted(both.items(), reverse=pair % 2 == 0):  # now one first, now the other
+            with stage.headway() as port:
+                runs[name] = stage.offer(port, f"high {name}", streams, seconds, each="high")
     return {"runs": runs, "capacity": capacity}
 
 

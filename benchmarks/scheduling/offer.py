@@ -28,8 +28,11 @@ _SHOWN = ("p50", "p95", "p99")
 Run = dict[str, Any]
 
 
-def offer(port: int, streams: Sequence[Stream], *, seconds: float) -> Run:
-    """Offer `streams`, which begin for so many `seconds`, and return what is kept of it."""
+def offer(port: int, streams: Sequence[Stream], *, seconds: float, each: str | None = None) -> Run:
+    """Offer `streams`, which begin for so many `seconds`, and return what is kept of it.
+
+    `each`: a group of which every TTFT is kept, so that several runs can be taken together.
+    """
     busy = BusyMeter()
     result = headway.lab.run(f"http://127.0.0.1:{port}", model=MODEL_NAME, streams=streams, slo=SLO)
     groups = grouped(result.exchanges, group_of)
@@ -46,7 +49,12 @@ def offer(port: int, streams: Sequence[Stream], *, seconds: float) -> Run:
         "groups": {name: figures(found) for name, found in groups.items()} if len(groups) > 1 else {},
         "kinds": {name: figures(found) for name, found in grouped(result.exchanges, kind_of).items()},
         "sharing": sharing_json(sharing(groups)) if len(groups) > 1 else None,
-    }
+    } | ({} if each is None else {"each_ttft_ms": each_ttft_ms(groups.get(each, []))})
+
+
+def each_ttft_ms(exchanges: Sequence[Exchange]) -> list[float]:
+    """Return every TTFT in milliseconds, of requests that succeeded, sorted."""
+    return sorted(round(float(value) / NS_PER_MS, 1) for value in values(ttft_ns, exchanges).successes)
 
 
 def answered_rate(exchanges: Sequence[Exchange]) -> float:

@@ -53,9 +53,11 @@ class Stage:
                 read_files(port, server.name)
             yield port
 
-    def offer(self, port: int, name: str, streams: Sequence[Stream], seconds: float) -> Run:
-        """Offer `streams` and say in a line how it went."""
-        run = offer(port, streams, seconds=seconds)
+    def offer(
+        self, port: int, name: str, streams: Sequence[Stream], seconds: float, *, each: str | None = None
+    ) -> Run:
+        """Offer `streams` and say in a line how it went; `each` as in `offer.offer`."""
+        run = offer(port, streams, seconds=seconds, each=each)
         self.num_runs += 1
         found = run["all"]
         say(
@@ -65,8 +67,8 @@ class Stage:
         return run
 
     def mix(self, rate: float, seconds: float, **named: Any) -> list[Stream]:
-        """Return the mix with prompts that the server that runs has not seen."""
-        return mix(rate, seconds, run=self.num_runs, **named)
+        """Return the mix with prompts that the server that runs has not seen, unless `run` says which ones."""
+        return mix(rate, seconds, **{"run": self.num_runs, **named})
 
     def seconds(self, usual: float) -> float:
         """Return how long a load is offered that usually is for so long."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from scheduling.cells import CELLS, VARIANTS, keeps_slo, knee, trial_seconds
 from scheduling.claims import claims
 from scheduling.knee import LEAST_RATE, MOST_TRIALS, RESOLUTION, Trial, bracket, next_rate
 from scheduling.mix import TENANTS, Stream, mix, reading
-from scheduling.offer import Run, answered_rate, figures, group_of, kind_of
+from scheduling.offer import Run, answered_rate, each_ttft_ms, figures, group_of, kind_of
 from scheduling.render import render
 from scheduling.stage import NUM_BURSTS, Stage
 from support.lab_runs import answered, failed
@@ -141,6 +141,10 @@ def test_figures_count_who_met_the_slo() -> None:
     assert found["ttft_with_failures_ms"]["p95"] == "inf"
 
 
+def test_every_time_to_the_first_token_can_be_kept() -> None:
+    assert each_ttft_ms([answered(ttft_ms=500), answered(ttft_ms=50), failed()]) == [50.0, 500.0]
+
+
 def test_a_rate_is_of_the_time_in_which_most_were_answered() -> None:
     ended = [answered(0, ttft_ms=1_000 * (number + 1), num_tokens=1) for number in range(10)]
     assert answered_rate(ended) == pytest.approx(1)
@@ -168,7 +172,15 @@ class Rehearsal(Stage):
     def serving(self, server: Server, *, reads: bool = True) -> Iterator[int]:  # noqa: ARG002
         yield 2
 
-    def offer(self, port: int, name: str, streams: Any, seconds: float) -> Run:  # noqa: ARG002
+    def offer(
+        self,
+        port: int,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+        streams: Any,
+        seconds: float,  # noqa: ARG002
+        *,
+        each: str | None = None,  # noqa: ARG002
+    ) -> Run:
         self.offered.append(list(streams))
         self.num_runs += 1
         rate = rate_of(list(streams), "all")
@@ -206,6 +218,10 @@ def run_of(ttft_ms: float = 100.0, **change: Any) -> Run:
     } | change
 
 
+def crowded(ok: int, ttft_ms: float = 150.0, **change: Any) -> Run:
+    return run_of(groups={"high": part_of(ok, ttft_ms, **change)}, each_ttft_ms=[ttft_ms] * ok)
+
+
 def rehearsal(**known: Any) -> Rehearsal:
     return Rehearsal(
         command="headway",
@@ -224,14 +240,19 @@ def test_capacity_is_measured_once() -> None:
     assert len(stage.offered) == NUM_BURSTS
 
 
-def test_high_is_offered_alone_and_among_twice_the_capacity() -> None:
+def test_the_same_requests_of_high_are_offered_alone_and_among_twice_the_capacity() -> None:
     stage = rehearsal()
-    cells.high(stage)
-    *_, alone, crowded = stage.offered
-    assert rate_of(alone, "high") == rate_of(crowded, "high") == pytest.approx(3)
-    assert sum(rate_of(crowded, group) for group in ("high", "normal", "low")) == pytest.approx(20)
-    assert {stream.get("class") for stream in crowded} == {"high", None, "low"}
-    assert {stream["skip"] for stream in alone}.isdisjoint(stream["skip"] for stream in crowded)
+    case = cells.high(stage)
+    assert list(case["runs"]) == ["alone 1", "crowded 1", "crowded 2", "alone 2", "alone 3", "crowded 3"]
+    by_name = dict(zip(case["runs"], stage.offered[NUM_BURSTS:], strict=True))
+    for pair in (1, 2, 3):
+        alone, crowded = by_name[f"alone {pair}"], by_name[f"crowded {pair}"]
+        assert alone == [stream for stream in crowded if stream.get("class") == "high"]
+        assert rate_of(alone, "high") == pytest.approx(3)
+        assert sum(rate_of(crowded, group) for group in ("high", "normal", "low")) == pytest.approx(20)
+        assert {stream.get("class") for stream in crowded} == {"high", None, "low"}
+    skips = [{stream["skip"] for stream in by_name[f"alone {pair}"]} for pair in (1, 2, 3)]
+    assert all(a.isdisjoint(b) for a, b in combinations(skips, 2))
 
 
 def test_classes_are_offered_a_third_of_twice_the_capacity_each() -> None:
@@ -313,8 +334,10 @@ def results() -> dict[str, Any]:
             "capacity": {"runs": {"burst": run_of()}, "rate": 10.0},
             "high": {
                 "runs": {
-                    "alone": run_of(),
-                    "crowded": run_of(groups={"high": part_of(100, 150.0, offered=101)}),
+                    "alone 1": run_of(each_ttft_ms=[100.0] * 60),
+                    "alone 2": run_of(each_ttft_ms=[100.0] * 40),
+                    "crowded 1": crowded(60),
+                    "crowded 2": crowded(40, offered=41),
                 }
             },
             "fairness": {"runs": {"tenants": run_of(sharing=sharing)}, "greedy": "t1"},
@@ -347,8 +370,8 @@ def test_each_promise_has_a_row_and_a_judgement() -> None:
 @pytest.mark.parametrize(
     ("case", "change"),
     [
-        ("high", {"crowded": run_of(groups={"high": part_of(90, 150.0, offered=100)})}),
-        ("high", {"crowded": run_of(groups={"high": part_of(100, 250.0)})}),
+        ("high", {"crowded 1": crowded(90, offered=100)}),
+        ("high", {"crowded 2": crowded(40, ttft_ms=250.0)}),
         ("intervals", {"beside": run_of(groups={"running": part_of(9, 1.0, itl_ms={"p99": 66.0, "p50": 1.0,
           "p95": 1.0, "n": 9}), "long": part_of(4, 5e3)})}),
         ("overload", {"overload": run_of() | {"all": part_of(100, 100.0, met=94)}}),
@@ -381,6 +404,6 @@ def test_what_was_not_measured_says_so() -> None:
 def test_the_table_names_every_run() -> None:
     text = render(results(), "x.json")
     assert "Raw data: `x.json`" in text
-    for name in ("crowded", "tenants", "6/s", "fcfs, cache, chunks"):
+    for name in ("crowded 1", "tenants", "6/s", "fcfs, cache, chunks"):
         assert f"| {name} |" in text
     assert set(CELLS) | {"capacity"} >= {"high", "planning"}

@@ -1,6 +1,6 @@
 import pytest
 
-from headway.core.clock import NS_PER_S
+from headway.core.clock import NS_PER_MS, NS_PER_S
 from headway.engine.accounts import WINDOW_NS, Accounts
 
 
@@ -23,6 +23,60 @@ def test_what_an_idle_engine_could_have_done_is_spare() -> None:
     assert accounts.spare_tokens(NS_PER_S) == pytest.approx(4000)
     accounts.note_busy(WINDOW_NS, NS_PER_S)
     assert accounts.spare_tokens(NS_PER_S) == 0
+
+
+def computed(accounts: Accounts, rank: int, begin_ms: int, end_ms: int) -> None:
+    """The engine computed a token a millisecond, for this class alone."""
+    for end in range(begin_ms + 100, end_ms + 1, 100):
+        accounts.charge(rank, "", 100, 0, end * NS_PER_MS)
+        accounts.note_busy(100 * NS_PER_MS, end * NS_PER_MS)
+
+
+def has_its_share(accounts: Accounts, at_ms: int) -> bool:
+    return accounts.use((0, 0, 0), at_ms * NS_PER_MS)[0] >= 1
+
+
+def test_a_class_has_used_up_its_share_when_the_window_says_so() -> None:
+    accounts = Accounts((50, 30, 20))
+    computed(accounts, 1, 0, 5_000)
+    assert accounts.use((0, 0, 0), 5_000 * NS_PER_MS) == pytest.approx([0, 1 / 0.3, 0], abs=1e-6)
+    assert accounts.use((0, 0, 5_000), 5_000 * NS_PER_MS)[1:] == pytest.approx([0.5 / 0.3, 0.5 / 0.2])
+
+
+def test_high_may_be_ahead_by_what_it_left_and_after_that_has_its_share_not_nothing() -> None:
+    accounts = Accounts((50, 30, 20))
+    computed(accounts, 1, 0, 10_000)
+    computed(accounts, 0, 10_000, 12_400)  # twice its share, for as long as savings last
+    assert not has_its_share(accounts, 12_400)
+    computed(accounts, 0, 12_400, 12_700)
+    assert has_its_share(accounts, 12_700)
+    computed(accounts, 1, 12_700, 13_100)  # others have their turn: what it was ahead is made up
+    tokens, _ = accounts.window(13_100 * NS_PER_MS)
+    assert tokens[0] > 0.5 * sum(tokens)
+    assert not has_its_share(accounts, 13_100)
+    assert accounts.use((1_000, 0, 0), 13_100 * NS_PER_MS)[0] >= 1  # what a step has planned counts
+
+
+def test_savings_do_not_grow_for_ever_nor_does_what_is_owed() -> None:
+    accounts = Accounts((50, 30, 20))
+    computed(accounts, 1, 0, 60_000)
+    computed(accounts, 0, 60_000, 63_000)
+    assert has_its_share(accounts, 63_000)
+    computed(accounts, 0, 63_000, 120_000)
+    computed(accounts, 2, 120_000, 122_600)
+    assert not has_its_share(accounts, 122_600)
+
+
+def test_an_idle_engine_saves_for_high_too() -> None:
+    accounts = Accounts((50, 30, 20))
+    computed(accounts, 0, 0, 20_000)
+    assert has_its_share(accounts, 20_000)
+    computed(accounts, 0, 25_000, 27_000)
+    computed(accounts, 2, 27_000, 28_000)
+    computed(accounts, 0, 28_000, 29_200)
+    assert not has_its_share(accounts, 29_200)
+    computed(accounts, 0, 29_200, 29_700)
+    assert has_its_share(accounts, 29_700)
 
 
 def test_a_tenant_is_charged_one_for_input_and_two_for_output() -> None:

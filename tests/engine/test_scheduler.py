@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from headway.core.clock import NS_PER_MS
 from headway.core.config import SchedulerConfig
 from headway.engine.acceptance import Odds
+from headway.engine.accounts import Accounts
 from headway.engine.drafts import Draft
 from headway.engine.policies.policy import by_arrival
 from headway.engine.prefixes import lenders
@@ -263,3 +266,59 @@ def test_drafts_count_the_block_that_decoding_takes_in_this_step() -> None:
     assert drafted(view(running, num_available=1, drafts={0: sure()}, cost=FLAT)) == {0: 3}
     assert drafted(view(running, num_available=2, drafts={0: sure()}, cost=FLAT)) == {0: 3}
     assert drafted(view(running, num_available=3, drafts={0: sure()}, cost=FLAT)) == {0: 7}
+
+
+# ---- who pauses for a prompt of high ----
+
+
+def of_class(sequence: Seq, rank: int, **change: Any) -> Seq:
+    return replace(sequence, rank=rank, **change)
+
+
+LOW, HIGH = 2, 0
+CROWD = (
+    of_class(decoding(0, 6, (1, 2)), LOW, last_token_ns=10**9),
+    decoding(1, 6, (3, 4)),
+    of_class(decoding(2, 6, (5, 6)), HIGH),
+)
+
+
+def advanced(of: View[Seq], at_ms: int = 1_000) -> list[int]:
+    return [chunk.sequence.order for chunk in plan(of, limits(8), at_ms * NS_PER_MS).chunks]
+
+
+def test_low_stands_still_while_a_prompt_of_high_is_read() -> None:
+    assert advanced(view(CROWD, [of_class(waiting(9, 20), HIGH)])) == [2, 1, 9]
+    assert advanced(view([*CROWD, of_class(prefilling(9, 20), HIGH)])) == [2, 1, 9]
+    assert advanced(view(CROWD, [waiting(9, 20)])) == [2, 1, 0, 9]
+    assert advanced(view(CROWD)) == [2, 1, 0]
+
+
+def test_low_does_not_stand_still_for_long() -> None:
+    urgent = [of_class(waiting(9, 20), HIGH)]
+    assert advanced(view(CROWD, urgent), 1_149) == [2, 1, 9]
+    assert advanced(view(CROWD, urgent), 1_150) == [2, 1, 0, 9]
+
+
+def test_a_stream_that_named_its_interval_does_not_stand_still() -> None:
+    named = of_class(CROWD[0], LOW, itl_target_ns=80 * NS_PER_MS)
+    assert advanced(view([named, *CROWD[1:]], [of_class(waiting(9, 20), HIGH)])) == [2, 1, 0, 9]
+
+
+def test_nobody_stands_still_for_a_prompt_that_is_not_read() -> None:
+    coming_back = of_class(prefilling(9, 20), HIGH, is_restoring=True)
+    assert advanced(view([*CROWD, coming_back])) == [2, 1, 0]
+    too_large = of_class(waiting(9, 4 * 100), HIGH)
+    assert advanced(view(CROWD, [too_large], num_available=3)) == [2, 1, 0]
+
+
+def test_nobody_stands_still_for_high_beyond_its_share() -> None:
+    accounts = Accounts((50, 30, 20))
+    accounts.charge(HIGH, "", 1_000, 0, 10**9)
+    accounts.note_busy(6 * 10**9, 10**9)
+    assert advanced(view(CROWD, [of_class(waiting(9, 20), HIGH)], accounts=accounts)) == [2, 1, 0, 9]
+
+
+def test_low_stands_still_for_the_prompt_of_another_class_that_high_waits_for() -> None:
+    same = prefilling(8, 20, prompt_id=7)
+    assert advanced(view([*CROWD, same], [of_class(waiting(9, 20, prompt_id=7), HIGH)])) == [2, 1, 8]

@@ -350,8 +350,10 @@ def shares_by_window(
 def test_backlogged_classes_have_their_shares_of_every_window(seed: int) -> None:
     random = Random(seed)
     work = tuple((name, name, name, random.randint(50, 600), random.randint(1, 40)) for name in CLASSES)
-    windows = shares_by_window(virtual_load(), 30, *work)
-    for window in windows[1:]:
+    _, second, *later = shares_by_window(virtual_load(), 30, *work)  # in the first, `high` uses up what it saved
+    assert second == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    assert second[2] > 0.19  # and the last in line makes up for it
+    for window in later:
         assert window == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
 
 
@@ -397,6 +399,70 @@ def test_high_within_its_share_is_as_fast_beside_a_flood_as_alone() -> None:
     alone, beside = ttfts(False), ttfts(True)
     assert beside[int(0.95 * len(beside))] <= 2.5 * alone[int(0.95 * len(alone))]
     assert len(beside) == len(alone)
+
+
+def test_low_stands_still_while_a_prompt_of_high_is_read_and_loses_nothing() -> None:
+    load = virtual_load(limits(max_num_seqs=16))
+    streams = [
+        *(classed(f"low{i}", prompt(40, i), 120, service_class="low") for i in range(12)),
+        classed("normal", prompt(40, 90), 120),
+        classed("named", prompt(40, 91), 120, service_class="low", itl_ms=50),
+    ]
+    load.submit(*streams)
+    while any(len(load.token_ns.get(stream.request_id, [])) < 5 for stream in streams):
+        load.step()
+    load.submit(classed("high", prompt(300, 99), 3, service_class="high"))
+    load.run(until_ns=load.clock.now_ns() + NS_PER_S)
+    began_ns, first_ns = load.arrived_ns["high"], load.token_ns["high"][0]
+
+    def during(name: str) -> int:
+        return sum(began_ns < ns <= first_ns for ns in load.token_ns[name])
+
+    assert load.ttft_ms("high") <= 260  # beside fourteen streams 330
+    assert during("normal") == during("named") >= 4
+    assert all(1 <= during(f"low{i}") <= 2 for i in range(12))
+    load.run()
+    for stream in streams:
+        assert load.got.of(stream.request_id) == run_alone(stream).of(stream.request_id)
+
+
+def test_streams_of_low_go_on_though_prompts_of_high_never_stop_coming() -> None:
+    load = virtual_load(limits(max_num_seqs=16))
+    names = [f"low{i}" for i in range(6)]
+    load.submit(*(classed(name, prompt(40, i), 200, service_class="low") for i, name in enumerate(names)))
+    while len(load.token_ns.get("low5", [])) < 5:
+        load.step()
+    load.run(
+        until_ns=load.clock.now_ns() + 10 * NS_PER_S,
+        before_step=lambda: keep_waiting(load, 1, ("h", "high", "h", 200, 1)),
+    )
+    gaps = [b - a for name in names for a, b in pairwise(load.token_ns[name])]
+    assert 100 * NS_PER_MS < max(gaps) <= 260 * NS_PER_MS  # 150 and the steps at both ends
+
+
+def test_after_a_burst_high_has_its_share_not_nothing() -> None:
+    load = virtual_load()
+    others: tuple[tuple[str, ServiceClass, str, int, int], ...] = (
+        ("n", "normal", "n", 300, 10),
+        ("l", "low", "l", 300, 10),
+    )
+    load.run(until_ns=load.clock.now_ns() + 8 * NS_PER_S, before_step=lambda: keep_waiting(load, 4, *others))
+    accounts = load.engine._requests.accounts
+    shares = []
+    for _ in range(10):
+        before = load.clock.now_ns()
+        load.run(
+            until_ns=before + NS_PER_S,
+            before_step=lambda: keep_waiting(load, 4, *others, ("h", "high", "h", 300, 10)),
+        )
+        tokens = [0, 0, 0]
+        for part in accounts._slices:
+            if part.end_ns > before + NS_PER_S // 4:
+                tokens = [a + b for a, b in zip(tokens, part.tokens, strict=True)]
+        shares.append(tokens[0] / sum(tokens))
+    assert min(shares[:2]) > 0.8  # what it saved
+    assert min(shares) > 0.35
+    assert sum(shares[5:]) / 5 == pytest.approx(0.5, abs=0.05)
 
 
 def test_the_batch_follows_the_rate_of_requests_and_nobody_waits_for_a_window() -> None:

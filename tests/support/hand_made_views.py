@@ -38,6 +38,7 @@ class Seq:
     itl_target_ns: int | None = None
     max_tokens: int = 100
     is_resuming: bool = False
+    last_token_ns: int = 0
 
     @property
     def num_prompt(self) -> int:

@@ -1,6 +1,9 @@
 """Who was served how much: what shares between classes and fairness between tenants rest on.
 
-Classes. Tokens computed for each class in the last `WINDOW_NS`, against its share of them all.
+Classes. Tokens computed for each class in the last `WINDOW_NS`, against its share of them all. `high` comes in bursts, so
+what it leaves of its share is saved for it, as much as it may have in `SAVED_NS`, and what it has beyond is owed likewise (a
+token bucket that fills by its share of what the engine computes). Else a burst that had used up the window would be followed
+by seconds with nothing.
 
 Tenants. A counter of service each, input tokens counting 1 and output tokens 2; the tenant served least goes first, and one
 that comes back is lifted to the least of those that are active, so that it cannot save up (virtual token counter, Sheng and
@@ -10,6 +13,7 @@ It knows no queue and no policy: the engine tells it who comes, who is served an
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headway.core.clock import NS_PER_S
@@ -17,8 +21,11 @@ from headway.core.request import ServiceClass
 
 RANKS: dict[ServiceClass, int] = {"high": 0, "normal": 1, "low": 2}
 """Classes by urgency."""
+HIGH, LOW = RANKS["high"], RANKS["low"]
 
 WINDOW_NS = 5 * NS_PER_S
+SAVED_NS = WINDOW_NS // 2
+"""Savings are the share of so long at most: with them `high` has twice its share for as long, as it has with a window."""
 _SLICE_NS = WINDOW_NS // 20
 """How finely the window slides."""
 INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2
@@ -39,7 +46,18 @@ class _Slice:
 class Accounts:
     """Owns one engine's accounts. `shares`: percent for each class, by rank, over 0."""
 
-    __slots__ = ("_busy_ns", "_by_tenant", "_floor", "_num_active", "_shares", "_slices", "_totals", "served")
+    __slots__ = (
+        "_busy_ns",
+        "_by_tenant",
+        "_floor",
+        "_last_busy_ns",
+        "_num_active",
+        "_saved",
+        "_shares",
+        "_slices",
+        "_totals",
+        "served",
+    )
 
     def __init__(self, shares: tuple[int, int, int]) -> None:
         self._shares = tuple(share / sum(shares) for share in shares)
@@ -47,6 +65,8 @@ class Accounts:
         self._totals = [0, 0, 0]
         self._by_tenant: dict[tuple[int, str], int] = {}
         self._busy_ns = 0
+        self._last_busy_ns: int | None = None
+        self._saved = 0.0  # tokens that `high` has had less than its share, below 0 more
         self._num_active: dict[str, int] = {}
         self.served: dict[str, int] = {}
         """Counters of the tenants that are active or ahead of those that are."""
@@ -69,10 +89,31 @@ class Accounts:
             return 0.0
         return sum(self._totals) * max(0, WINDOW_NS - self._busy_ns) / self._busy_ns
 
+    def use(self, planned: Sequence[int], now_ns: int) -> list[float]:
+        """Return what each class has had, by rank, over its share of what the engine could do: 1 = just that.
+
+        planned   tokens of each class that are to be counted besides
+        """
+        self._slide(now_ns)
+        had = [before + now for before, now in zip(self._totals, planned, strict=True)]
+        total = sum(had) + self.spare_tokens(now_ns)
+        use = [
+            tokens / total / share if total else 0.0 for tokens, share in zip(had, self._shares, strict=True)
+        ]
+        if self._saved + self._shares[HIGH] * sum(planned) > planned[HIGH]:
+            use[HIGH] = 0.0
+        return use
+
     def note_busy(self, duration_ns: int, now_ns: int) -> None:
-        """A step took `duration_ns`."""
+        """A step took `duration_ns`, up to now."""
         self._slice(now_ns).busy_ns += duration_ns
         self._busy_ns += duration_ns
+        per_ns = sum(self._totals) / self._busy_ns if self._busy_ns else 0.0
+        if self._last_busy_ns is not None:  # what it could have computed while it was idle
+            self._saved += self._shares[HIGH] * per_ns * max(0, now_ns - duration_ns - self._last_busy_ns)
+        self._last_busy_ns = now_ns
+        most = self._shares[HIGH] * per_ns * SAVED_NS
+        self._saved = max(-most, min(most, self._saved))
 
     def _slice(self, now_ns: int) -> "_Slice":
         if not self._slices or now_ns >= self._slices[-1].end_ns:
@@ -152,6 +193,7 @@ class Accounts:
         current.tokens[rank] += num_tokens
         current.by_tenant[key] = current.by_tenant.get(key, 0) + num_tokens
         self._totals[rank] += num_tokens
+        self._saved += self._shares[HIGH] * num_tokens - (num_tokens if rank == HIGH else 0)
         self._by_tenant[key] = self._by_tenant.get(key, 0) + num_tokens
         if tenant in self.served:
             self.served[tenant] += INPUT_WEIGHT * num_input + OUTPUT_WEIGHT * num_output

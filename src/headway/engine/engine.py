@@ -295,6 +295,7 @@ class Engine:
             if accepted:
                 requests.accounts.charge(sequence.rank, sequence.tenant, 0, len(accepted), now_ns)
                 live.num_output += len(accepted)
+                sequence.last_token_ns = now_ns
                 if live.first_token_ns is None:
                     live.first_token_ns = now_ns
                     self._promises.note_first_token(sequence, now_ns)

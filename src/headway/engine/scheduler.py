@@ -1,7 +1,7 @@
 """Decides one step: who decodes, who prefills how much, who starts, who gives its blocks back. Pure; it changes nothing.
 
-Decoding sequences come first and all of them advance; then prompts, as much as the inter-token target leaves (`chunking`),
-in the order of a policy (`policies`).
+Decoding sequences come first and all of them advance, but for those that a policy has pause for a prompt; then prompts, as
+much as the inter-token target leaves (`chunking`), in the order of a policy (`policies`).
 
 Memory. A sequence gets blocks for all its tokens when it starts, so only decoding can run short; then the sequence that the
 policy holds least loses its blocks and waits again. Its tokens are kept and recomputed (mostly found in the prefix cache).
@@ -21,9 +21,10 @@ It knows no requests, no clock but `now_ns`, and no runner.
 from collections.abc import Iterator, Sequence
 
 from headway.core.config import SchedulerConfig
+from headway.engine.accounts import HIGH
 from headway.engine.chunking import Room, decode_load, ns_per_prompt_token, target_ns
 from headway.engine.memory import Memory
-from headway.engine.policies.policy import Candidate, Planned, Queue
+from headway.engine.policies.policy import Candidate, Planned, Policy, Queue
 from headway.engine.policies.table import POLICIES
 from headway.engine.prefixes import lenders
 from headway.engine.speculation import with_drafts
@@ -35,11 +36,25 @@ from headway.engine.view import Admission, Chunk, Plan, S, View
 def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:
     """Return the next step for `view` within `limits`."""
     policy = POLICIES[limits.policy]
+    paused = policy.pauses(view, now_ns) if policy.pauses is not None else ()
+    if paused:
+        step = _plan(view, limits, policy, now_ns, frozenset(s.order for s in paused))
+        if step is not None:
+            return step
+    step = _plan(view, limits, policy, now_ns)
+    assert step is not None
+    return step
+
+
+def _plan(
+    view: View[S], limits: SchedulerConfig, policy: Policy, now_ns: int, paused: frozenset[int] = frozenset()
+) -> Plan[S] | None:
+    """Return the next step. `paused`: orders of who stands still; None where that is for nothing, as no `high` is served."""
     lent = lenders(view, policy.hold)
     held: list[tuple[tuple[int, ...], S]] = [(policy.hold(lent.get(s.order, s)), s) for s in view.running]
     running = [sequence for _, sequence in sorted(held, key=lambda entry: entry[0])]
     memory = Memory(view)
-    decoding, kept = _decode(running, memory)
+    decoding, kept = _decode(running, memory, paused)
     admitted: list[Admission[S]] = []
     prefilling: list[Chunk[S]] = []
     if len(kept) > len(decoding) or view.waiting:
@@ -48,6 +63,8 @@ def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:
         room = Room(view.step_time, load, target, limits.max_prefill_tokens)
         starts = Starts(queue, policy, memory, kept, lent)
         admitted, prefilling = _prefill(queue, policy.pick(queue), room, starts)
+    if paused and not any(lent.get(c.sequence.order, c.sequence).rank == HIGH for c in prefilling):
+        return None
     if memory.preempted:
         lost = {sequence.order for sequence in memory.preempted}
         decoding = [chunk for chunk in decoding if chunk.sequence.order not in lost]
@@ -59,15 +76,17 @@ def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:
     return Plan(preempted=memory.preempted, admitted=admitted, chunks=[*decoding, *prefilling])
 
 
-def _decode(running: Sequence[S], memory: Memory[S]) -> tuple[list[Chunk[S]], list[S]]:
-    """Advance every decoding sequence, preempting from the end of `running`; return the chunks, and who is left."""
+def _decode(
+    running: Sequence[S], memory: Memory[S], paused: frozenset[int]
+) -> tuple[list[Chunk[S]], list[S]]:
+    """Advance all that decode but the `paused`, preempting from the end of `running`; return the chunks, and who is left."""
     kept = list(running)
     chunks: list[Chunk[S]] = []
     position = 0
     while position < len(kept):
         sequence = kept[position]
         position += 1
-        if not sequence.is_decoding:
+        if not sequence.is_decoding or sequence.order in paused:
             continue
         missing = memory.missing_to_decode(sequence)
         while missing > memory.num_available and len(kept) >= position:  # the last victim may be itself

@@ -82,6 +82,7 @@ class Sequence:
     arrival_ns    when its request came to the gateway
     deadline_ns   when its first token is due
     num_expected  tokens that it will have to compute, estimated when it came: its prompt less what was cached of it
+    last_token_ns when its last token was drawn; 0 = none was yet
     forecast      when its first token was predicted, from forecast_at_ns; None = it was not
     """
 
@@ -97,6 +98,7 @@ class Sequence:
         "is_decoding",
         "is_restoring",
         "itl_target_ns",
+        "last_token_ns",
         "matcher",
         "max_tokens",
         "num_asked",
@@ -152,6 +154,7 @@ class Sequence:
         self.has_started = False
         self.is_decoding = False
         self.is_restoring = False
+        self.last_token_ns = 0
         self.matcher: Matcher | None = None
         self.drafter: Drafter | None = None
         chain.extend(self.tokens, self.num_prompt)

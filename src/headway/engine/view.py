@@ -59,6 +59,11 @@ class SequenceView(Protocol):
         ...
 
     @property
+    def last_token_ns(self) -> int:
+        """When its last token was drawn; 0 = none was yet."""
+        ...
+
+    @property
     def max_tokens(self) -> int:
         """Most tokens it may generate."""
         ...

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headway.core.request import ServiceClass
-from headway.engine.accounts import RANKS, Accounts
-from headway.engine.policies.turns import equals, next_rank, use_of_shares
-
-HIGH, LOW = RANKS["high"], RANKS["low"]
+from headway.engine.accounts import HIGH, LOW, RANKS, Accounts
+from headway.engine.policies.turns import equals, next_rank
 
 
 @dataclass(slots=True, eq=False)
@@ -150,8 +148,7 @@ class RemoteQueue:
             now_ns
         ):  # places were free all the time: nobody had what another one wanted
             return [0.0] * len(self.shares)
-        tokens, shares = self._accounts.window(now_ns)
-        return use_of_shares(tokens, shares, self._accounts.spare_tokens(now_ns))
+        return self._accounts.use((0,) * len(self.shares), now_ns)
 
     def _count_busy(self, now_ns: int) -> None:
         """Account for the time in which all places were taken: what the engine would have done in the rest is spare."""

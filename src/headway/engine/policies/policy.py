@@ -63,11 +63,14 @@ class Policy(NamedTuple):
                 ends and another becomes the first: nothing about a sequence that this looks at may change
     displaces   (queue, waiting sequence) → whether it may take slot and blocks of a worse class's running ones; None =
                 never
+    pauses      (view, now_ns) → decoding sequences that stand still in a step that carries a prompt of `high`; None =
+                nobody
     """
 
     pick: Pick
     hold: HoldKey
     displaces: Callable[[Queue[Any], Any], bool] | None = None
+    pauses: Callable[[View[Any], int], Sequence[Any]] | None = None
 
 
 def by_arrival(sequence: SequenceView) -> tuple[int, ...]:

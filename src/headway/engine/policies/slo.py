@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from headway.engine.accounts import INPUT_WEIGHT
 from headway.engine.policies.policy import Candidate, Queue
-from headway.engine.policies.turns import equals, next_rank, use_of_shares
+from headway.engine.policies.turns import equals, next_rank
 from headway.engine.view import S
 
 _Key = tuple[int, int]
@@ -31,7 +31,7 @@ def slo(queue: Queue[S]) -> Iterator[S]:
     """Yield by class, tenant and slack, each of them as they stand when the next one is asked for."""
     waiting = _by_class_and_tenant(queue)
     while waiting:
-        use = _use(queue)
+        use = queue.view.accounts.use(queue.planned.by_rank, queue.now_ns)
         rank = next_rank(waiting, use)
         tenants = waiting[rank]
         tenant = _tenant(tenants, queue)
@@ -44,15 +44,7 @@ def slo(queue: Queue[S]) -> Iterator[S]:
 
 def within_share(queue: Queue[S], sequence: S) -> bool:
     """Whether the class of `sequence` has had less than its share: then it may take what worse classes were lent."""
-    return _use(queue)[sequence.rank] < 1
-
-
-def _use(queue: Queue[S]) -> list[float]:
-    """Return what each class has had, by rank, over its share of what the engine could do: 1 = just that."""
-    accounts, planned = queue.view.accounts, queue.planned.by_rank
-    tokens, shares = accounts.window(queue.now_ns)
-    had = [before + now for before, now in zip(tokens, planned, strict=True)]
-    return use_of_shares(had, shares, accounts.spare_tokens(queue.now_ns))
+    return queue.view.accounts.use(queue.planned.by_rank, queue.now_ns)[sequence.rank] < 1
 
 
 def _by_class_and_tenant(queue: Queue[S]) -> dict[int, dict[str, list[_Entry[S]]]]:

@@ -6,14 +6,11 @@ Pure functions of numbers, so that the engine's scheduler and the gateway's gate
 from collections.abc import Iterable, Mapping, Sequence
 
 
-def use_of_shares(tokens: Sequence[int], shares: Sequence[float], spare_tokens: float) -> list[float]:
-    """Return what each class has had, by rank, over its share of what could have been had: 1 = just that."""
-    total = sum(tokens) + spare_tokens
-    return [had / total / share if total else 0.0 for had, share in zip(tokens, shares, strict=True)]
-
-
 def next_rank(waiting: Iterable[int], use: Sequence[float]) -> int:
-    """Return which of the waiting classes is next: the best within its share, else the one that exceeds its least."""
+    """Return which of the waiting classes is next: the best within its share, else the one that exceeds its least.
+
+    use   what each class has had, by rank, over its share (`Accounts.use`)
+    """
     return min(waiting, key=lambda rank: (use[rank] >= 1, rank if use[rank] < 1 else use[rank]))
 
 
