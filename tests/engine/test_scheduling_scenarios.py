@@ -350,7 +350,8 @@ def shares_by_window(
 def test_backlogged_classes_have_their_shares_of_every_window(seed: int) -> None:
     random = Random(seed)
     work = tuple((name, name, name, random.randint(50, 600), random.randint(1, 40)) for name in CLASSES)
-    _, second, *later = shares_by_window(virtual_load(), 30, *work)  # in the first, `high` uses up what it saved
+    # In the first, `high` uses up what it saved.
+    _, second, *later = shares_by_window(virtual_load(), 30, *work)
     assert second == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
     assert second[2] > 0.19  # and the last in line makes up for it
     for window in later:
