@@ -205,6 +205,28 @@ async def test_a_callers_own_limits_count() -> None:
         await found.admit(caller)
 
 
+async def test_a_token_with_limits_of_its_own_has_an_account_of_its_own() -> None:
+    found, clock = limits()
+    small = Caller(
+        tenant="acme", user="ada", token_id="tok_s", limits=CallerLimits(requests_per_s=1, tokens_per_min=60)
+    )
+    large = Caller(tenant="acme", user="ada", token_id="tok_l", limits=CallerLimits(tokens_per_min=60_000))
+    await found.release(await found.admit(small))
+    with pytest.raises(RateLimited):
+        await found.admit(small)
+    held = await found.reserve(await found.admit(large), 50_000)
+    await found.settle(held, 50_000)
+    for _ in range(3):
+        clock.advance(NS_PER_S)
+        await found.release(await found.admit(small))
+        assert (await left(found, large)).tokens.remaining >= 10_000  # type: ignore[union-attr]
+    shared = [Caller(tenant="acme", user="ada", token_id=name) for name in ("tok_a", "tok_b")]
+    for number in range(10):
+        await found.release(await found.admit(shared[number % 2]))
+    with pytest.raises(RateLimited):
+        await found.admit(shared[0])
+
+
 async def test_without_a_budget_nothing_is_reserved() -> None:
     found, _ = limits(LimitsConfig())
     reservation = await found.reserve(await found.admit(USER), 10**9)

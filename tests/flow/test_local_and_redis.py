@@ -27,6 +27,7 @@ CONFIG = LimitsConfig(requests_per_s=4, floor_per_s=1, burst_s=2, tokens_per_min
 CALLERS = [
     Caller(tenant="t", user="u"),
     Caller(tenant="t", user="v", limits=CallerLimits(requests_per_s=50, tokens_per_min=6000)),
+    Caller(tenant="t", user="v", token_id="tok_v", limits=CallerLimits(requests_per_s=2, tokens_per_min=60)),
 ]
 
 callers = st.sampled_from(CALLERS)

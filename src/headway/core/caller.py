@@ -38,6 +38,15 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "user"
     limits: CallerLimits = CallerLimits()
 
+    @property
+    def account(self) -> tuple[str, str, str]:
+        """Whose rate, budget, places and standing a call counts on: (tenant, user, token), the last "" for the user's own.
+
+        A token that has limits of its own has an account of its own: in one account the smaller of two budgets would cut
+        down what the larger one had left.
+        """
+        return (self.tenant, self.user, "" if self.limits == CallerLimits() else self.token_id)
+
 
 NOBODY = Caller()
 """Nobody in particular: where nobody is asked who he is, everybody is."""

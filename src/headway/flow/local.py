@@ -19,8 +19,8 @@ from headway.flow.signals import Signal
 from headway.flow.standing import weights_of
 from headway.flow.terms import Terms, terms_of
 
-UserKey = tuple[str, str]
-"""(tenant, user)."""
+AccountKey = tuple[str, str, str]
+"""`Caller.account`."""
 _LOOK_AT = 8
 """Oldest users looked at when one too many comes: each new one may cost that, not more."""
 HARD_BOUND = 2
@@ -33,7 +33,7 @@ class LocalLimits:
         self._config = config
         self._clock = clock
         self._weights = weights_of(config.weights)
-        self._accounts: OrderedDict[UserKey, Account] = OrderedDict()
+        self._accounts: OrderedDict[AccountKey, Account] = OrderedDict()
         self._call_ids = itertools.count(1)
         self.num_gateways = num_gateways
 
@@ -78,7 +78,7 @@ class LocalLimits:
     async def show(self, caller: Caller) -> Shown:
         """See `Limits.show`."""
         terms, now_ns = self._terms(caller), self._clock.now_ns()
-        account = self._accounts.get((caller.tenant, caller.user)) or Account(now_ns)
+        account = self._accounts.get(caller.account) or Account(now_ns)
         return account.show(terms, self._weights, now_ns)
 
     async def aclose(self) -> None:
@@ -86,7 +86,7 @@ class LocalLimits:
 
     def _end(self, admission: Admission, num_used: int) -> None:
         caller = admission.caller
-        account = self._accounts.get((caller.tenant, caller.user))
+        account = self._accounts.get(caller.account)
         if account is not None:
             account.settle(admission.call_id, num_used, self._terms(caller), self._clock.now_ns())
 
@@ -94,7 +94,7 @@ class LocalLimits:
         return terms_of(caller, self._config, self.num_gateways)
 
     def _account(self, caller: Caller, now_ns: int) -> Account:
-        key = (caller.tenant, caller.user)
+        key = caller.account
         account = self._accounts.get(key)
         if account is not None:
             self._accounts.move_to_end(key)
@@ -112,5 +112,5 @@ class LocalLimits:
                 return
             del self._accounts[key]
 
-    def _oldest(self) -> Iterator[UserKey]:
+    def _oldest(self) -> Iterator[AccountKey]:
         return itertools.islice(self._accounts, _LOOK_AT)

@@ -77,8 +77,8 @@ def _rules_json(weights: Weights) -> str:
 
 def keys(caller: Caller) -> list[str]:
     """Return the keys of a caller's account."""
-    # Of the length too, so that no tenant's name and user's name run into another's.
-    who = f"{len(caller.tenant)}:{caller.tenant}{caller.user}".encode()
+    # Of the lengths too, so that no names run into others.
+    who = "".join(f"{len(part)}:{part}" for part in caller.account).encode()
     tag = f"{PREFIX}:{{{hashlib.blake2b(who, digest_size=16).hexdigest()}}}"
     return [f"{tag}:account", f"{tag}:calls", f"{tag}:held"]
 
