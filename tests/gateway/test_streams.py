@@ -1,12 +1,13 @@
 """How a gateway keeps house: what waits, what another gateway took and lost, what goes wrong."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 from anyio.lowlevel import checkpoint
 
-from headway.core.clock import ManualClock
-from headway.core.errors import Draining, EngineDied
+from headway.core.clock import NS_PER_S, ManualClock
+from headway.core.errors import Draining, EngineDied, StreamLogUnavailable
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.gateway import streams as module
@@ -60,6 +61,32 @@ async def nobody(recovery: Recovery) -> Begun:
     raise EngineDied("Nobody goes on here.")
 
 
+def begun(s: Service) -> Begun:
+    """What is left of a stream that another process began: at most nine tokens."""
+    record = RequestRecord(
+        request_id="again",
+        model=MODEL,
+        service_class="normal",
+        arrival_ns=0,
+        clock=ManualClock(),
+        hook=None,
+    )
+    request = Request(request_id="again", token_ids=(1,), sampling=SamplingParams(seed=1), max_tokens=9)
+    choices = Choices([request], s.gateway.models[MODEL].text_maker(()))
+    head = AnswerHead(
+        id="x", created_s=0, model=MODEL, system_fingerprint="f", include_usage=False, num_prompt_tokens=1
+    )
+    answer = ChatAnswer(head, ByteTokenizer().token_bytes, logprobs=False)
+    return Begun(Generation(engine=s.engine, choices=choices, record=record, survives=True), answer, record)
+
+
+class Unwritable(MemoryLog):
+    """Gives leases and takes no event, as on a full disk."""
+
+    async def append(self, *_: object, **__: object) -> int | None:
+        raise StreamLogUnavailable("no space left")
+
+
 async def last_seq(streams: Streams, stream_id: str) -> int:
     record = await streams.log.find(stream_id)
     assert record is not None
@@ -95,23 +122,7 @@ async def test_a_stream_that_was_lost_and_came_back_is_still_known_when_its_firs
 
     async def go_on(recovery: Recovery) -> Begun:
         del recovery
-        record = RequestRecord(
-            request_id="again",
-            model=MODEL,
-            service_class="normal",
-            arrival_ns=0,
-            clock=ManualClock(),
-            hook=None,
-        )
-        request = Request(request_id="again", token_ids=(1,), sampling=SamplingParams(seed=1), max_tokens=9)
-        choices = Choices([request], s.gateway.models[MODEL].text_maker(()))
-        head = AnswerHead(
-            id="x", created_s=0, model=MODEL, system_fingerprint="f", include_usage=False, num_prompt_tokens=1
-        )
-        answer = ChatAnswer(head, ByteTokenizer().token_bytes, logprobs=False)
-        return Begun(
-            Generation(engine=s.engine, choices=choices, record=record, survives=True), answer, record
-        )
+        return begun(s)
 
     async with ask(s) as exchange:
         await s.engine.wait_requests(1)
@@ -231,6 +242,37 @@ async def test_a_stream_that_cannot_go_on_now_is_left_to_the_next_who_can() -> N
     clock.ms += LEASE_MS
     await settle()
     assert asked == [first, second, first]
+    await streams.close()
+
+
+async def test_a_stream_that_cannot_be_written_is_tried_ever_more_rarely() -> None:
+    clock, gateway_clock = WallClock(), ManualClock()
+    log = Unwritable(StreamLimits(), clock)
+    streams = Streams(log, gateway_clock)
+    s = service(streams=streams)
+    (name, _) = await orphans(streams, clock)
+    tried_s: list[int] = []
+
+    async def go_on(recovery: Recovery) -> Begun:
+        if recovery.record.stream_id != name:
+            raise Draining("Not this one.")
+        tried_s.append(gateway_clock.now_ns() // NS_PER_S)
+        return begun(s)
+
+    streams.begin(go_on)
+    num_given = 0
+    for _ in range(400):
+        await settle()
+        for request in s.engine.requests[num_given:]:
+            s.engine.emit(request, b"a")
+        num_given = len(s.engine.requests)
+        await settle()
+        clock.ms += 5_000
+        gateway_clock.advance(5 * NS_PER_S)
+    waits = [after - before for before, after in pairwise(tried_s)]
+    assert waits[:2] == [15, 30]  # one lease; then at least as long as was waited for
+    assert all(later >= earlier for earlier, later in pairwise(waits))
+    assert 300 <= waits[-1] <= 620
     await streams.close()
 
 

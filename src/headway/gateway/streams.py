@@ -17,6 +17,7 @@ import msgspec
 from headway.core.clock import Clock
 from headway.core.errors import HeadwayError, ResyncRequired, StreamLogUnavailable, Unavailable
 from headway.core.events import Hook
+from headway.gateway.adoptions import Adoptions
 from headway.gateway.answer import Answer
 from headway.gateway.door import Call
 from headway.gateway.generation import Generation
@@ -72,6 +73,7 @@ class Streams:
         self._num_readers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._adopting: set[str] = set()
+        self._adoptions = Adoptions()
         self._housekeeping: asyncio.Task[None] | None = None
 
     def begin(self, go_on: GoOn) -> None:
@@ -177,8 +179,10 @@ class Streams:
                 await asyncio.gather(*(run.renew() for run in self._runs.values()))
                 await self.log.expire()
                 self.log.room.notify_all()  # what others left free, or acknowledged elsewhere, is room too
+                self._adoptions.forget(self._clock.now_ns())
                 for stream_id in await self.log.orphans():
-                    await self._adopt(stream_id, go_on)
+                    if self._adoptions.may(stream_id, self._clock.now_ns()):
+                        await self._adopt(stream_id, go_on)
             except HeadwayError as error:
                 logger.warning("streams could not be kept in order: %s", error.message)
             except Exception:  # whatever it is, leases must be kept the next time
@@ -214,6 +218,7 @@ class Streams:
             with suppress(LeaseLost, StreamOver, StreamLogUnavailable):  # the lease ends: it is tried again
                 await writer.fail(Entry("error", msgspec.json.encode(error_body(told))))
             return
+        self._adoptions.note(record.stream_id, self._clock.now_ns())
         logger.info("going on with a stream of another process", extra={"request_id": request.request_id})
         run = self._new_run(
             record.stream_id,
