@@ -9,7 +9,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from headway.core.clock import NS_PER_MS, Clock
+from headway.core.clock import Clock
 from headway.core.config import EngineConfig
 from headway.core.events import Hook
 from headway.engine.client import EngineClient
@@ -22,8 +22,7 @@ from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
 from headway.gateway.tool_support import find_tool_support
 from headway.models.text_side import TextSide, open_text
-from headway.streams.limits import StreamLimits
-from headway.streams.places import open_log
+from headway.streams.log import StreamLog
 
 
 class Assembly:
@@ -39,15 +38,17 @@ class Assembly:
         """The model's text side."""
         return self._text
 
-    async def finish(
-        self, engine: EngineClient, door: Door, clock: Clock, hook: Hook, metrics: MetricsPage
+    def finish(
+        self,
+        engine: EngineClient,
+        door: Door,
+        streams: StreamLog,
+        clock: Clock,
+        hook: Hook,
+        metrics: MetricsPage,
     ) -> tuple[Gateway, Starlette]:
-        """Return the gateway of `engine`, which is ready, and the application in front of it.
-
-        Raises ConfigError, StreamLogUnavailable where resumable streams cannot be kept as asked for.
-        """
+        """Return the gateway of `engine`, which is ready, and the application in front of it; it closes door and streams."""
         config = self._gateway_config
-        log = await open_log(config.streams, StreamLimits(), lambda: time.time_ns() // NS_PER_MS)
         text = self._text
         served = ServedModel(
             name=self._engine_config.model,
@@ -68,7 +69,7 @@ class Assembly:
             metrics=metrics,
             door=door,
             streams=Streams(
-                log,
+                streams,
                 clock,
                 StreamTerms(grace_s=config.stream_grace_s, keeps_steps=config.streams != "memory"),
                 tell=hook,

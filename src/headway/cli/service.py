@@ -6,16 +6,17 @@ of the two.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from headway.cli.access_file import AccessSettings, open_door
-from headway.core.clock import Clock, MonotonicClock
+from headway.core.clock import NS_PER_MS, Clock, MonotonicClock
 from headway.core.config import EngineConfig
 from headway.core.errors import ModelFileError
 from headway.core.events import CallEnded, Hook
@@ -25,9 +26,13 @@ from headway.engine.frames import LogSettings
 from headway.engine.process import ProcessEngineClient
 from headway.engine.remote_config import RemoteConfig
 from headway.gateway.config import GatewayConfig
+from headway.gateway.door import Door
 from headway.obs.config import ObsConfig
 from headway.obs.metrics import Metrics
 from headway.obs.trace_setup import open_tracing
+from headway.streams.limits import StreamLimits
+from headway.streams.log import StreamLog
+from headway.streams.places import open_log
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -69,26 +74,26 @@ async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
     """Start the engine, yield the service, end the engine. A remote engine that is not there yet is no error.
 
     Raises ModelFileError, ConfigError or EngineDied when the engine cannot start, ConfigError where spans cannot be made or
-    what `access` names cannot be opened.
+    what `access` names cannot be opened, ConfigError or StreamLogUnavailable where streams cannot be kept as asked for.
     """
     logging.getLogger("asyncio").addFilter(_is_not_about_a_client_that_left)
     clock = MonotonicClock()
     metrics = Metrics(settings.obs.tokens)
     tracing = open_tracing(settings.obs.traces)
-    if settings.remote is None:
-        engine, assembly = await _start_own(settings, clock, metrics)
-    else:
-        engine, assembly = await _start_remote(settings, settings.remote, clock, metrics)
+    hook: Hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
+    stores = await _open_stores(settings, clock, hook)
     try:
-        hook: Hook = metrics if tracing is None else also(metrics, CallEnded, tracing.on_call)
-        door = await open_door(settings.access, clock, hook)
+        if settings.remote is None:
+            engine, assembly = await _start_own(settings, clock, metrics)
+        else:
+            engine, assembly = await _start_remote(settings, settings.remote, clock, metrics)
         try:
-            gateway, app = await assembly.finish(engine, door, clock, hook, metrics.page)
+            gateway, app = assembly.finish(engine, stores.door, stores.streams, clock, hook, metrics.page)
         except BaseException:
-            await door.close()
+            await engine.close()
             raise
     except BaseException:
-        await engine.close()
+        await stores.close()
         raise
     try:
         yield Service(app=app, gateway=gateway, engine=engine)
@@ -96,6 +101,31 @@ async def running_service(settings: ServiceSettings) -> AsyncIterator[Service]:
         await engine.close()
         if tracing is not None:
             await asyncio.to_thread(tracing.close)
+
+
+class _Stores(NamedTuple):
+    """What is kept outside this process, as far as it is; the gateway closes it."""
+
+    door: Door
+    streams: StreamLog
+
+    async def close(self) -> None:
+        """Let go of both."""
+        await self.streams.close()
+        await self.door.close()
+
+
+async def _open_stores(settings: ServiceSettings, clock: Clock, hook: Hook) -> _Stores:
+    """Open what has to be there, before the engine loads: nobody waits for a model to read of a wrong path."""
+    door = await open_door(settings.access, clock, hook)
+    try:
+        streams = await open_log(
+            settings.gateway.streams, StreamLimits(), lambda: time.time_ns() // NS_PER_MS
+        )
+    except BaseException:
+        await door.close()
+        raise
+    return _Stores(door, streams)
 
 
 async def _start_own(settings: ServiceSettings, clock: Clock, hook: Hook) -> "tuple[EngineClient, Assembly]":

@@ -121,6 +121,15 @@ class RemoteWatch:
         self.retry_at_ns = now_ns + round(self._backoff.delay_s * NS_PER_S)
         level = logging.ERROR if isinstance(error, ConfigError) else logging.WARNING
         logger.log(
-            level, "engine %s: %s It is asked again in %g s.", self._config.url, error, self._backoff.delay_s
+            level,
+            "engine %s: %s; it is asked again %s",
+            self._config.url,
+            _for_operators(error),
+            f"in {self._backoff.delay_s:g} s" if self._backoff.delay_s else "at once",
         )
         self._lost(str(error))
+
+
+def _for_operators(error: HeadwayError) -> str:
+    """Return what is said to callers without what they are to do, and without the stop."""
+    return str(error).partition("; send ")[0].rstrip(".")
