@@ -22,7 +22,7 @@ from peers.places import DOCUMENT, HEADWAY, LLAMA_CPP, RESULTS, ROOT, VLLM, Cach
 from peers.record import Record
 from peers.render import replace_table
 from scheduling.cells import CELLS, OUTPUT_TOKENS, Case, knee
-from scheduling.render import BEGIN, END, render
+from scheduling.render import markers, render
 from scheduling.stage import Stage, say
 
 STEPS = ("setup", "measure", "render")
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace, steps: Sequence[str], cache: Cache) -> int:
         )
         measure(args, cache, record, servers)
     if "render" in steps and path.is_relative_to(ROOT):  # a try elsewhere changes no document
-        replace_table(DOCUMENT, render(record.data, str(path.relative_to(ROOT))), BEGIN, END)
+        replace_table(DOCUMENT, render(record.data, str(path.relative_to(ROOT))), *markers(path))
     return 1 if any("error" in case for case in record.cases.values()) else 0
 
 

@@ -1,15 +1,24 @@
 """Writes what a results file says into docs/performance.md: targets beside what was measured, then every run."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from scheduling.claims import claims
 
-BEGIN, END = "<!-- scheduling: begin -->", "<!-- scheduling: end -->"
+
+def markers(results: Path) -> tuple[str, str]:
+    """Return what begins and ends the table of a results file: DATE-NAME.json has that of NAME.
+
+    >>> markers(Path("2026-11-30-scheduling.json"))
+    ('<!-- scheduling: begin -->', '<!-- scheduling: end -->')
+    """
+    name = results.stem.split("-", 3)[-1]
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
 
 
 def render(data: Mapping[str, Any], source: str) -> str:
-    """Return Markdown. `source` is the raw data's file."""
+    """Return Markdown, of the promises whose cells the raw data has. `source` is its file."""
     return "\n".join((_heading(data, source), "", *_table(data), "", *_runs(data), "", *_servers(data)))
 
 

@@ -52,6 +52,7 @@ def test_the_comparison_with_others_shows_the_newest_raw_data() -> None:
     [
         ("endpoints", DOCUMENT, render_endpoints),
         ("scheduling", DOCUMENT, render_scheduling),
+        ("scheduling-classes", DOCUMENT, render_scheduling),
         ("flow", DOCUMENT, render_flow),
         ("gateway", DOCUMENT, render_gateway),
         ("prompts", DOCUMENT, render_prompts),

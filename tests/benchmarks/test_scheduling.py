@@ -25,7 +25,7 @@ from scheduling.claims import claims
 from scheduling.knee import LEAST_RATE, MOST_TRIALS, RESOLUTION, Trial, bracket, next_rate
 from scheduling.mix import TENANTS, Stream, mix, reading
 from scheduling.offer import Run, answered_rate, each_ttft_ms, figures, group_of, kind_of
-from scheduling.render import render
+from scheduling.render import markers, render
 from scheduling.stage import NUM_BURSTS, Stage
 from support.lab_runs import answered, failed
 
@@ -393,12 +393,20 @@ def test_a_peer_whose_knee_was_not_reached_is_not_beaten() -> None:
     assert (row.met, row.measured) == (None, "3.00 ×: 6.00/s against at least 2.00/s")
 
 
-def test_what_was_not_measured_says_so() -> None:
-    found = claims({"high": {"error": "it fell over"}})
-    assert len(found) == 9
-    assert {claim.met for claim in found} == {None}
-    assert found[0].measured == "not measured: it fell over"
-    assert all(claim.measured.startswith("not measured") for claim in found)
+def test_what_failed_says_so_and_what_was_not_asked_for_is_not_there() -> None:
+    (row,) = claims({"high": {"error": "it fell over"}})
+    assert (row.met, row.measured) == (None, "not measured: it fell over")
+    peers = claims({"knee vllm": {"error": "no wheel"}, "knee headway": {"runs": {}, "rate": 6.0}})
+    assert [(row.met, row.measured) for row in peers] == [(None, "not measured: no wheel")]
+
+
+def test_a_results_file_has_a_table_of_its_own() -> None:
+    (begin, end), (other, _) = (
+        markers(Path("a/2026-11-30-scheduling.json")),
+        markers(Path("2026-12-01-x-y.json")),
+    )
+    assert (begin, end) == ("<!-- scheduling: begin -->", "<!-- scheduling: end -->")
+    assert other == "<!-- x-y: begin -->"
 
 
 def test_the_table_names_every_run() -> None:

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from headway.gateway.config import GatewayConfig
+from headway.gateway.prompt_worker import AT_ONCE_BYTES
 from support.byte_text import ByteTokenizer
 from support.gateway_app import Service, service
 
@@ -30,7 +31,7 @@ class SlowTokenizer(ByteTokenizer):
         return super().encode(text, parse_special=parse_special, add_bos=add_bos)
 
 
-SLOW = [{"role": "user", "content": "slow"}]
+SLOW = [{"role": "user", "content": "slow" + "." * AT_ONCE_BYTES}]
 
 
 def assert_cancelled_everywhere(s: Service) -> None:

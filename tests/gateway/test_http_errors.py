@@ -301,7 +301,7 @@ async def test_a_bug_is_a_500_whose_details_are_in_the_log_only(caplog: pytest.L
 
 async def test_too_many_waiting_prompts_are_refused() -> None:
     s = service(config=GatewayConfig(max_pending_prompts=0))
-    exchange = s.chat()
+    exchange = s.chat(messages=[{"role": "user", "content": "x" * 3_000}])  # shorter ones do not wait
     status, error = await error_of(exchange)
     assert (status, error["code"], exchange.headers["retry-after"]) == (503, "queue_full", "1")
 

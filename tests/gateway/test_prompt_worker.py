@@ -8,14 +8,14 @@ import pytest
 from headway.core.caller import Caller
 from headway.core.errors import QueueFull
 from headway.gateway.prompt_queue import AHEAD_BYTES
-from headway.gateway.prompt_worker import LONG_BYTES, PromptWorker
+from headway.gateway.prompt_worker import AT_ONCE_BYTES, LONG_BYTES, PromptWorker
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 async def worker() -> AsyncIterator[PromptWorker]:
-    worker = PromptWorker(max_pending=3, max_pending_bytes=100)
+    worker = PromptWorker(max_pending=3, max_pending_bytes=100, at_once_bytes=-1)
     yield worker
     worker.close()
 
@@ -25,6 +25,25 @@ async def test_jobs_run_one_after_another_on_one_other_thread(worker: PromptWork
     idents = {await future for future in futures}
     assert len(idents) == 1
     assert threading.get_ident() not in idents
+
+
+async def test_a_short_job_is_done_at_once_unless_another_one_waits() -> None:
+    worker = PromptWorker(max_pending=9, max_pending_bytes=10**6)
+    here = threading.get_ident()
+    assert worker.submit_nowait(threading.get_ident, AT_ONCE_BYTES).result() == here
+    assert await worker.submit_nowait(threading.get_ident, AT_ONCE_BYTES + 1) != here
+    gate = threading.Event()
+    first = worker.submit_nowait(lambda: gate.wait(30), AT_ONCE_BYTES + 1)
+    second = worker.submit_nowait(threading.get_ident, 1)
+    assert not second.done()
+    gate.set()
+    assert await first
+    assert await second != here
+    with pytest.raises(ZeroDivisionError):
+        worker.submit_nowait(lambda: 1 // 0, 1).result()
+    worker.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        worker.submit_nowait(lambda: 1, 1)
 
 
 async def test_a_job_that_raises_raises_where_it_is_awaited(worker: PromptWorker) -> None:
@@ -71,7 +90,7 @@ BIG = AHEAD_BYTES + 1
 
 @pytest.fixture
 async def roomy() -> AsyncIterator[PromptWorker]:
-    worker = PromptWorker(max_pending=100, max_pending_bytes=10 * BIG)
+    worker = PromptWorker(max_pending=100, max_pending_bytes=10 * BIG, at_once_bytes=-1)
     yield worker
     worker.close()
 
@@ -113,7 +132,7 @@ async def test_who_has_left_by_himself_is_not_told_that_he_was_pushed_out(roomy:
 
 
 async def test_closing_ends_what_waits_and_what_was_handed_over() -> None:
-    worker = PromptWorker(max_pending=100, max_pending_bytes=10 * BIG)
+    worker = PromptWorker(max_pending=100, max_pending_bytes=10 * BIG, at_once_bytes=-1)
     gate = threading.Event()
     running = worker.submit_nowait(lambda: gate.wait(30), 1)
     handed_over, waiting = worker.submit_nowait(lambda: 1, 1), worker.submit_nowait(lambda: 1, BIG)

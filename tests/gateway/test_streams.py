@@ -3,6 +3,7 @@
 import asyncio
 from itertools import pairwise
 
+import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -273,6 +274,32 @@ async def test_a_stream_that_cannot_be_written_is_tried_ever_more_rarely() -> No
     assert waits[:2] == [15, 30]  # one lease; then at least as long as was waited for
     assert all(later >= earlier for earlier, later in pairwise(waits))
     assert 300 <= waits[-1] <= 620
+    await streams.close()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "name", "code"),
+    [
+        ("/v1/messages", "error", "api_error"),
+        ("/v1/chat/completions", None, "resync_required"),
+        ("", None, "resync_required"),
+    ],
+)
+async def test_a_stream_that_cannot_go_on_ends_in_the_words_of_its_api(
+    endpoint: str, name: str | None, code: str
+) -> None:
+    clock = WallClock()
+    _, streams = serving(clock=clock)
+    meta = msgspec.msgpack.encode({"endpoint": endpoint}) if endpoint else b"of another version"
+    stream_id = f"{7:032x}"
+    await streams.log.create(stream_id, "", meta)
+    clock.ms += LEASE_MS
+    streams.begin(nobody)
+    await settle()
+    page = await streams.log.read(stream_id, 1, 0, 9)
+    (event,) = page.events
+    error = msgspec.json.decode(event.entry.data)["error"]
+    assert (event.entry.name, error.get("code", error["type"])) == (name, code)
     await streams.close()
 
 

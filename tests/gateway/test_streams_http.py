@@ -231,6 +231,47 @@ async def test_an_error_in_the_middle_is_the_last_event_for_everybody() -> None:
     assert [event.outcome for event in s.ended] == ["error"]
 
 
+def ask_responses(s: Service) -> Exchange:
+    return s.post(
+        "/v1/responses", {"model": MODEL, "input": "hi", "stream": True}, {"x-headway-resumable": "1"}
+    )
+
+
+async def test_a_response_that_fails_before_it_began_begins_all_the_same() -> None:
+    s = resumable(ping_s=0.001)
+    async with ask_responses(s) as exchange:
+        await s.engine.wait_requests(1)
+        assert await exchange.read_status() == 200  # queued for long, it has a name
+        s.engine.fail(s.engine.requests[0], ErrorInfo(code="deadline_unmet", message="Late."))
+        types = [json.loads(data)["type"] for _, data in await exchange.read_all_numbered()]
+    assert types == ["response.created", "response.in_progress", "response.failed"]
+    await settled(s)
+
+
+async def test_what_cuts_off_a_reader_has_the_shape_of_the_api_that_was_asked() -> None:
+    s = resumable()
+    body = {
+        "model": MODEL,
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+    }
+    async with s.post("/v1/messages", body, {"x-headway-resumable": "1"}) as exchange:
+        await s.engine.wait_requests(1)
+        emit(s, TEXT[:3])
+        await exchange.read_numbered()
+        path = f"/v1/streams/{exchange.headers['x-headway-stream']}"
+        async with s.get(path) as again:
+            assert await again.read_status() == 200
+            async with s.delete(path) as deleted:
+                assert await deleted.read_status() == 204
+            last = (await again.read_body()).decode().split("\n\n")[-2]
+    name, _, data = last.partition("\n")
+    assert name == "event: error"
+    assert json.loads(data.removeprefix("data: "))["type"] == "error"
+    await settled(s)
+
+
 async def test_a_queued_stream_is_named_and_kept_alive_with_comments() -> None:
     s = resumable(ping_s=0.001)
     async with ask(s) as exchange:

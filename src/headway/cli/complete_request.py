@@ -45,7 +45,14 @@ def parse_request(data: bytes) -> EditorRequest:
     try:
         request = msgspec.json.decode(data, type=EditorRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"The request is no JSON object that headway complete knows: {error}.") from None
+        there = (
+            f"; there are {', '.join(EditorRequest.__struct_fields__)}"
+            if "unknown field" in str(error)
+            else ""
+        )
+        raise InvalidRequest(
+            f"The request is no JSON object that headway complete knows: {error}{there}."
+        ) from None
     if (request.prefix is None) == (request.text is None):
         raise InvalidRequest("A request has either `prefix` (and `suffix`), or `text` and `cursor`.")
     if request.text is not None and (request.cursor is None or request.suffix):

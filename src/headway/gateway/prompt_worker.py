@@ -2,7 +2,8 @@
 
 The `tokenizers` library lets go of the interpreter while it works. Whose job is next `prompt_queue` decides; one whose
 caller has left before its turn is dropped. Long texts have a thread of their own: 8 MiB take one for seconds, and no prompt
-of ordinary length should wait for that.
+of ordinary length should wait for that. A short text is read where it comes, unless others wait: the way to a thread and
+back would take about as long.
 """
 
 import asyncio
@@ -32,13 +33,20 @@ LONG_BYTES: Final = 256 * 1024
 """Takes a tenth of a second."""
 
 
+AT_ONCE_BYTES: Final = 2048
+"""Takes less than a millisecond, which streams do not notice."""
+
+
 class PromptWorker:
     """Runs jobs on its threads, those of up to LONG_BYTES on one. All methods belong to one event loop.
 
-    The bounds are of each thread's jobs.
+    The bounds are of each thread's jobs; texts up to `at_once_bytes` need none while nothing waits.
     """
 
-    def __init__(self, *, max_pending: int, max_pending_bytes: int) -> None:
+    def __init__(
+        self, *, max_pending: int, max_pending_bytes: int, at_once_bytes: int = AT_ONCE_BYTES
+    ) -> None:
+        self._at_once_bytes = at_once_bytes
         self._short = _Lane(max_pending, max_pending_bytes)
         self._long = _Lane(max_pending, max_pending_bytes)
 
@@ -52,9 +60,12 @@ class PromptWorker:
     ) -> "asyncio.Future[T]":
         """Queue a job whose input has `num_bytes`; cancelling the future drops it if its turn has not come.
 
+        A short one is done when this returns, if nothing waits.
         Raises QueueFull beyond either bound, or has it raised by the future of a caller who has more that waits; one job
         alone may have any size.
         """
+        if num_bytes <= self._at_once_bytes and self._short.is_idle:
+            return _done_at_once(job)
         lane = self._long if num_bytes > LONG_BYTES else self._short
         return lane.submit_nowait(job, num_bytes, caller)
 
@@ -76,6 +87,11 @@ class _Lane:
     @property
     def num_pending(self) -> int:
         return len(self._queue)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or runs, and more would be taken."""
+        return not self._is_closed and not len(self._queue)
 
     def submit_nowait(self, job: Callable[[], T], num_bytes: int, caller: Caller) -> "asyncio.Future[T]":
         if self._is_closed:
@@ -138,3 +154,12 @@ def _contained(job: Callable[[], T]) -> T:
         raise
     except BaseException as error:
         raise RuntimeError("a library failed while it read a prompt") from error
+
+
+def _done_at_once(job: Callable[[], T]) -> "asyncio.Future[T]":
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    try:
+        answer.set_result(_contained(job))
+    except Exception as error:
+        answer.set_exception(error)
+    return answer

@@ -43,7 +43,7 @@ class RequestRecord:
         self.usage: Usage | None = None
         self.ended: RequestEnded | None = None
         self._caller = caller or _NOBODY
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._marks = Marks(arrival_ns, parsed_ns=clock.now_ns())
         self._clock = clock
         self._hook = hook
@@ -119,7 +119,7 @@ class RequestRecord:
             token_id=self._caller.token_id,
             kind=self._caller.kind,
             tenant=self._caller.tenant,
-            endpoint=self._endpoint,
+            endpoint=self.endpoint,
             stages=self.stages(now_ns),
         )
         emit(self._hook, self.ended)
@@ -145,5 +145,5 @@ class RequestRecord:
             token_id=self._caller.token_id,
             kind=self._caller.kind,
             tenant=self._caller.tenant,
-            endpoint=self._endpoint,
+            endpoint=self.endpoint,
         )

@@ -33,6 +33,12 @@ class StoredCall(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller
 
 
+class _Endpoint(msgspec.Struct):
+    """Of a StoredCall."""
+
+    endpoint: str
+
+
 def encode_call(call: StoredCall) -> bytes:
     """Return a call as bytes."""
     return msgspec.msgpack.encode(call)
@@ -41,3 +47,11 @@ def encode_call(call: StoredCall) -> bytes:
 def decode_call(data: bytes) -> StoredCall:
     """Return the call again; raises msgspec.DecodeError for bytes that are none."""
     return msgspec.msgpack.decode(data, type=StoredCall)
+
+
+def endpoint_of(data: bytes) -> str:
+    """Return the path of a stored call's route; "" for bytes that are none."""
+    try:
+        return msgspec.msgpack.decode(data, type=_Endpoint).endpoint
+    except msgspec.DecodeError:
+        return ""

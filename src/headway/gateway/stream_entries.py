@@ -9,6 +9,8 @@ from headway.gateway.text_events import Piece, TextEvent, ToolCallArguments
 from headway.streams.ids import Cursor, event_id
 from headway.streams.record import Entry, Event, EventKind
 from headway.wire import sse
+from headway.wire.errors import error_body
+from headway.wire.messages_response import MESSAGES_PATH, message_error
 
 
 def entries_of(answer: Answer, events: Sequence[TextEvent]) -> list[Entry]:
@@ -29,8 +31,21 @@ def last_entries(answer: Answer, usage: Usage) -> list[Entry]:
 
 
 def error_entries(answer: Answer, error: HeadwayError) -> list[Entry]:
-    """Return what ends a stream that an error cut off; the last entry is the error."""
-    return list(_split(answer.stream_error(error), "error"))
+    """Return what ends a stream that an error cut off; the last entry is the error, before it what opens an answer."""
+    *before, last = _split(answer.stream_error(error), "error")
+    return [*(entry._replace(kind="control") for entry in before), last]
+
+
+def lone_error_event(endpoint: str, error: HeadwayError) -> bytes:
+    """Encode an error that ends a stream whose answer is not at hand, as the API at `endpoint` has it, on the wire."""
+    if endpoint == MESSAGES_PATH:
+        return sse.event(message_error(error), "error")
+    return sse.event(error_body(error))  # clients of OpenAI's APIs take it for an error on any of them
+
+
+def lone_error_entries(endpoint: str, error: HeadwayError) -> list[Entry]:
+    """Return such an error for a stream's log."""
+    return list(_split(lone_error_event(endpoint, error), "error"))
 
 
 def wire_bytes(stream_id: str, epoch: int, events: Sequence[Event]) -> bytes:

@@ -92,6 +92,11 @@ class StreamRun:
             self.opened.set_result(None)
             self._start_grace()
 
+    @property
+    def endpoint(self) -> str:
+        """Path of the route it was asked on."""
+        return self._record.endpoint
+
     async def run(self) -> None:
         """Write the answer to its end. Raises nothing but a cancellation."""
         try:
@@ -211,10 +216,8 @@ class StreamRun:
             if not self.opened.done():
                 self.opened.set_exception(error)
             return
-        *before, last = error_entries(self._answer, error)
-        del before  # what an API closes before an error is not needed where nothing follows
         try:
-            await self._writer.fail(last)
+            await self._writer.fail(*error_entries(self._answer, error))
         except (LeaseLost, StreamOver):
             return
         except HeadwayError:

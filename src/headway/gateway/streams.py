@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 from headway.core.clock import Clock
 from headway.core.errors import HeadwayError, ResyncRequired, StreamLogUnavailable, Unavailable
 from headway.core.events import Hook
@@ -22,12 +20,13 @@ from headway.gateway.answer import Answer
 from headway.gateway.door import Call
 from headway.gateway.generation import Generation
 from headway.gateway.request_record import RequestRecord
+from headway.gateway.stored_call import endpoint_of
+from headway.gateway.stream_entries import lone_error_entries
 from headway.gateway.stream_run import StreamRun, StreamTerms
 from headway.streams.ids import Cursor, check_stream_id, new_stream_id, stream_not_found
 from headway.streams.log import LeaseLost, StreamLog
-from headway.streams.record import Entry, Recovery, StreamRecord, attach
+from headway.streams.record import Recovery, StreamRecord, attach
 from headway.streams.writer import StreamOver, StreamWriter
-from headway.wire.errors import error_body
 
 logger = logging.getLogger("headway.gateway")
 
@@ -113,6 +112,11 @@ class Streams:
         if record is None or record.owner != owner:
             raise stream_not_found()
         return record
+
+    def endpoint_of(self, record: StreamRecord) -> str:
+        """Return the path of the route a stream was asked on; "" where that is not known any more."""
+        run = self._runs.get(record.stream_id)
+        return endpoint_of(record.meta) if run is None else run.endpoint
 
     def run_of(self, stream_id: str) -> StreamRun | None:
         """Return the run that writes a stream here; None = it is over, or another gateway's."""
@@ -216,7 +220,7 @@ class Streams:
                 logger.exception("a stream of another process could not be read")
             told = ResyncRequired("The answer cannot go on where it was; send the request again.")
             with suppress(LeaseLost, StreamOver, StreamLogUnavailable):  # the lease ends: it is tried again
-                await writer.fail(Entry("error", msgspec.json.encode(error_body(told))))
+                await writer.fail(*lone_error_entries(endpoint_of(record.meta), told))
             return
         self._adoptions.note(record.stream_id, self._clock.now_ns())
         logger.info("going on with a stream of another process", extra={"request_id": request.request_id})

@@ -64,9 +64,9 @@ class StreamWriter:
         """Append the last entries; there is always room for them. Raises LeaseLost, StreamOver."""
         await self._append(entries, progress, "ended")
 
-    async def fail(self, error: Entry) -> None:
-        """Let `error` be the last event, now; a `write` that waits ends with StreamOver. Raises LeaseLost, StreamOver."""
-        await self._append((error,), b"", "failed")
+    async def fail(self, *entries: Entry) -> None:
+        """Let these be the last events, now; a `write` that waits ends with StreamOver. Raises LeaseLost, StreamOver."""
+        await self._append(entries, b"", "failed")
         self._log.room.notify(self._lease.stream_id)
 
     async def renew(self) -> None:

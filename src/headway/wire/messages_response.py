@@ -139,6 +139,9 @@ class TokenCount(msgspec.Struct, frozen=True):
     input_tokens: int
 
 
+MESSAGES_PATH: Final = "/v1/messages"
+
+
 def message_error(error: HeadwayError) -> MessageError:
     """Describe an error in Anthropic's shape."""
     return MessageError(MessageErrorFields(_ERROR_TYPES.get(error.status, "api_error"), error.message))
