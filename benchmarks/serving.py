@@ -22,6 +22,7 @@ import sys
 import time
 from itertools import pairwise
 
+from endpoints.process import leave_on_sigterm
 from headway.core.clock import MonotonicClock
 from headway.core.config import EngineConfig, SchedulerConfig
 from headway.core.messages import Submit
@@ -90,7 +91,12 @@ class Server:
         )
         self.pid = self._process.pid
         assert self._process.stdout is not None
-        if "Headway serves" not in self._process.stdout.readline():
+        try:
+            started = "Headway serves" in self._process.stdout.readline()
+        except BaseException:  # whoever ends the benchmark while it waits
+            self._process.terminate()
+            raise
+        if not started:
             raise RuntimeError("the server did not start")
 
     def stop(self) -> None:
@@ -147,6 +153,7 @@ def engine_args(args: argparse.Namespace) -> list[str]:
 
 
 def main() -> int:
+    leave_on_sigterm()
     parser = argparse.ArgumentParser(description="Measure what serving costs the engine.")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--weights", choices=("bf16", "int8"), default="int8")
