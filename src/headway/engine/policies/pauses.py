@@ -1,9 +1,9 @@
 """Which running streams let a prompt of class `high` have their part of the step.
 
 A step computes as many rows as its time allows, and a row of a running stream takes about what a prompt token takes: beside
-a dozen streams a prompt is read at half the speed, though it is first in line. So in a step that carries a part of a prompt
-of `high`, streams of `low` stand still. They lose nothing, nothing is computed twice, and they go on in the first step that
-carries none, or after `PAUSE_NS` in any case: so `low` ends, though prompts of `high` never stop coming.
+a dozen streams a prompt is read at two thirds of its speed, though it is first in line. So in a step that carries a part of
+a prompt of `high`, streams of `low` stand still. They lose nothing, nothing is computed twice, and they go on in the first
+step that carries none, or after `PAUSE_NS` in any case: so `low` ends, though prompts of `high` never stop coming.
 
 Who named an interval of his own gets it. Nobody pauses where `high` is over its share.
 """
