@@ -96,7 +96,8 @@ async def test_a_killed_engine_ends_requests_with_a_typed_error_and_comes_back(
     clock, sleeper, states = ManualClock(), Sleeper(), States()
     async with started(client_of(clock=clock, hook=states, sleep=sleeper)) as client:
         streams = [client.submit_nowait(request(f"r{i}", max_tokens=100, n=2)) for i in range(3)]
-        await read_until_paused(streams[0])
+        for stream in streams:
+            await read_until_paused(stream)
         first_pid = client.pid
         assert first_pid is not None
         os.kill(first_pid, signal.SIGKILL)
