@@ -79,8 +79,8 @@ def _high(cases: Mapping[str, Case]) -> list[Claim]:
 
 def _ms_of_each(runs: Sequence[Run]) -> float | None:
     """Return the p95 over every TTFT of all `runs`."""
-    value = percentiles([ms for run in runs for ms in run["each_ttft_ms"]])["p95"]
-    return value if isinstance(value, int | float) else None
+    together = {"ttft_ms": percentiles([ms for run in runs for ms in run["each_ttft_ms"]])}
+    return _ms(together, "ttft_ms", "p95")
 
 
 def _fairness(cases: Mapping[str, Case]) -> list[Claim]:

@@ -33,14 +33,14 @@ def computed(accounts: Accounts, rank: int, begin_ms: int, end_ms: int) -> None:
 
 
 def has_its_share(accounts: Accounts, at_ms: int) -> bool:
-    return accounts.use((0, 0, 0), at_ms * NS_PER_MS)[0] >= 1
+    return accounts.use(at_ms * NS_PER_MS)[0] >= 1
 
 
 def test_a_class_has_used_up_its_share_when_the_window_says_so() -> None:
     accounts = Accounts((50, 30, 20))
     computed(accounts, 1, 0, 5_000)
-    assert accounts.use((0, 0, 0), 5_000 * NS_PER_MS) == pytest.approx([0, 1 / 0.3, 0], abs=1e-6)
-    assert accounts.use((0, 0, 5_000), 5_000 * NS_PER_MS)[1:] == pytest.approx([0.5 / 0.3, 0.5 / 0.2])
+    assert accounts.use(5_000 * NS_PER_MS) == pytest.approx([0, 1 / 0.3, 0], abs=1e-6)
+    assert accounts.use(5_000 * NS_PER_MS, (0, 0, 5_000))[1:] == pytest.approx([0.5 / 0.3, 0.5 / 0.2])
 
 
 def test_high_may_be_ahead_by_what_it_left_and_after_that_has_its_share_not_nothing() -> None:
@@ -54,7 +54,7 @@ def test_high_may_be_ahead_by_what_it_left_and_after_that_has_its_share_not_noth
     tokens, _ = accounts.window(13_100 * NS_PER_MS)
     assert tokens[0] > 0.5 * sum(tokens)
     assert not has_its_share(accounts, 13_100)
-    assert accounts.use((1_000, 0, 0), 13_100 * NS_PER_MS)[0] >= 1  # what a step has planned counts
+    assert accounts.use(13_100 * NS_PER_MS, (1_000, 0, 0))[0] >= 1  # what a step has planned counts
 
 
 def test_savings_do_not_grow_for_ever_nor_does_what_is_owed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from headway.core.clock import NS_PER_MS
 from headway.core.config import SchedulerConfig
 from headway.engine.acceptance import Odds
-from headway.engine.accounts import Accounts
+from headway.engine.accounts import HIGH, LOW, Accounts
 from headway.engine.drafts import Draft
 from headway.engine.policies.policy import by_arrival
 from headway.engine.prefixes import lenders
@@ -275,7 +275,6 @@ def of_class(sequence: Seq, rank: int, **change: Any) -> Seq:
     return replace(sequence, rank=rank, **change)
 
 
-LOW, HIGH = 2, 0
 CROWD = (
     of_class(decoding(0, 6, (1, 2)), LOW, last_token_ns=10**9),
     decoding(1, 6, (3, 4)),

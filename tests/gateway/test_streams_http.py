@@ -43,6 +43,14 @@ def emit(s: Service, text: bytes) -> None:
         s.engine.emit(s.engine.requests[0], [byte])
 
 
+async def began(s: Service, exchange: Exchange) -> str:
+    """Have three tokens of the answer come, read the first event; return the stream's path."""
+    await s.engine.wait_requests(1)
+    emit(s, TEXT[:3])
+    await exchange.read_numbered()
+    return f"/v1/streams/{exchange.headers['x-headway-stream']}"
+
+
 def text_of(events: list[tuple[str, str]]) -> str:
     """Return the text of chat chunks; the last event must be the end."""
     *chunks, (_, end) = events
@@ -181,10 +189,7 @@ async def test_a_client_that_leaves_before_the_stream_has_a_name_ends_it() -> No
 async def test_a_stream_that_is_deleted_is_cancelled_and_gone() -> None:
     s = resumable()
     async with ask(s) as exchange:
-        await s.engine.wait_requests(1)
-        emit(s, TEXT[:3])
-        await exchange.read_numbered()
-        path = f"/v1/streams/{exchange.headers['x-headway-stream']}"
+        path = await began(s, exchange)
         async with s.delete(path) as deleted:
             assert await deleted.read_status() == 204
         rest = (await exchange.read_body()).decode()
@@ -219,9 +224,7 @@ async def test_what_the_engine_says_before_the_first_token_keeps_its_status() ->
 async def test_an_error_in_the_middle_is_the_last_event_for_everybody() -> None:
     s = resumable()
     async with ask(s) as exchange:
-        await s.engine.wait_requests(1)
-        emit(s, TEXT[:3])
-        await exchange.read_numbered()
+        await began(s, exchange)
         s.engine.fail(s.engine.requests[0], ErrorInfo(code="engine_died", message="Gone."))
         events = await exchange.read_all_numbered()
     assert json.loads(events[-1][1])["error"]["code"] == "engine_died"
@@ -257,10 +260,7 @@ async def test_what_cuts_off_a_reader_has_the_shape_of_the_api_that_was_asked() 
         "stream": True,
     }
     async with s.post("/v1/messages", body, {"x-headway-resumable": "1"}) as exchange:
-        await s.engine.wait_requests(1)
-        emit(s, TEXT[:3])
-        await exchange.read_numbered()
-        path = f"/v1/streams/{exchange.headers['x-headway-stream']}"
+        path = await began(s, exchange)
         async with s.get(path) as again:
             assert await again.read_status() == 200
             async with s.delete(path) as deleted:
@@ -303,9 +303,7 @@ async def test_a_wish_that_is_malformed_is_refused(value: str) -> None:
 async def test_shutting_down_cuts_streams_off() -> None:
     s = resumable()
     async with ask(s) as exchange:
-        await s.engine.wait_requests(1)
-        emit(s, TEXT[:3])
-        await exchange.read_numbered()
+        await began(s, exchange)
         assert s.gateway.streams is not None
         await s.gateway.streams.close()
         rest = (await exchange.read_body()).decode()

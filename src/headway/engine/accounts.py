@@ -89,7 +89,7 @@ class Accounts:
             return 0.0
         return sum(self._totals) * max(0, WINDOW_NS - self._busy_ns) / self._busy_ns
 
-    def use(self, planned: Sequence[int], now_ns: int) -> list[float]:
+    def use(self, now_ns: int, planned: Sequence[int] = (0, 0, 0)) -> list[float]:
         """Return what each class has had, by rank, over its share of what the engine could do: 1 = just that.
 
         planned   tokens of each class that are to be counted besides

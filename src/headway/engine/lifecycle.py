@@ -3,7 +3,8 @@
 `starting` covers the first load of the model, `restarting` the back-off and every later load; `closed` is the end.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from headway.core.events import EngineState
 
@@ -49,6 +50,6 @@ class Backoff:
         doublings = min(self.num_failures - 2, 16)  # 2**16 s is past the limit: no huge powers
         return min(self.FIRST_S * 2.0**doublings, self.MAX_S)
 
-    def after_end(self, uptime_s: float) -> "Backoff":
+    def after_end(self, uptime_s: float) -> Self:
         """Return the back-off after an engine ended that had been ready for `uptime_s` (0 = it never was)."""
-        return Backoff(1 if uptime_s >= self.HEALTHY_S else self.num_failures + 1)
+        return replace(self, num_failures=1 if uptime_s >= self.HEALTHY_S else self.num_failures + 1)

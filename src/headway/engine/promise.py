@@ -139,7 +139,7 @@ def _tokens_before(new: SequenceView, ahead: Iterable[SequenceView], view: View[
     tokens, shares = view.accounts.window(now_ns)
     total = sum(tokens) + view.accounts.spare_tokens(now_ns)
     parts = [t / total if total else 0.0 for t in tokens]
-    over = view.accounts.use((0, 0, 0), now_ns)[new.rank] > 1
+    over = view.accounts.use(now_ns)[new.rank] > 1
     served = before + new.num_left
     others = sum(
         min(by_rank[rank], served * shares[rank] / shares[new.rank])

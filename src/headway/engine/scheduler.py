@@ -24,7 +24,7 @@ from headway.core.config import SchedulerConfig
 from headway.engine.accounts import HIGH
 from headway.engine.chunking import Room, decode_load, ns_per_prompt_token, target_ns
 from headway.engine.memory import Memory
-from headway.engine.policies.policy import Candidate, Planned, Policy, Queue
+from headway.engine.policies.policy import NONE_PAUSED, Candidate, Planned, Policy, Queue
 from headway.engine.policies.table import POLICIES
 from headway.engine.prefixes import lenders
 from headway.engine.speculation import with_drafts
@@ -36,18 +36,16 @@ from headway.engine.view import Admission, Chunk, Plan, S, View
 def plan(view: View[S], limits: SchedulerConfig, now_ns: int) -> Plan[S]:
     """Return the next step for `view` within `limits`."""
     policy = POLICIES[limits.policy]
-    paused = policy.pauses(view, now_ns) if policy.pauses is not None else ()
-    if paused:
-        step = _plan(view, limits, policy, now_ns, frozenset(s.order for s in paused))
-        if step is not None:
-            return step
-    step = _plan(view, limits, policy, now_ns)
-    assert step is not None
+    paused = NONE_PAUSED if policy.pauses is None else policy.pauses(view, now_ns)
+    step = _plan(view, limits, policy, now_ns, paused)
+    if step is None:
+        step = _plan(view, limits, policy, now_ns, NONE_PAUSED)
+        assert step is not None, "nobody pauses"
     return step
 
 
 def _plan(
-    view: View[S], limits: SchedulerConfig, policy: Policy, now_ns: int, paused: frozenset[int] = frozenset()
+    view: View[S], limits: SchedulerConfig, policy: Policy, now_ns: int, paused: frozenset[int]
 ) -> Plan[S] | None:
     """Return the next step. `paused`: orders of who stands still; None where that is for nothing, as no `high` is served."""
     lent = lenders(view, policy.hold)

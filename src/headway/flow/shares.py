@@ -148,7 +148,7 @@ class RemoteQueue:
             now_ns
         ):  # places were free all the time: nobody had what another one wanted
             return [0.0] * len(self.shares)
-        return self._accounts.use((0,) * len(self.shares), now_ns)
+        return self._accounts.use(now_ns)
 
     def _count_busy(self, now_ns: int) -> None:
         """Account for the time in which all places were taken: what the engine would have done in the rest is spare."""

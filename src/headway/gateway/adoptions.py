@@ -4,16 +4,26 @@ Each time costs a prefill. Where its log cannot be written, say on a full disk, 
 runs out: the first time that is worth it, after that the wait doubles.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headway.core.clock import NS_PER_S
+from headway.engine.lifecycle import Backoff
 
-FIRST_WAIT_NS = 30 * NS_PER_S
-MAX_WAIT_NS = 600 * NS_PER_S
+
+class _Waits(Backoff):
+    """None after the first time, then half a minute, doubling to ten."""
+
+    __slots__ = ()
+
+    FIRST_S = 30.0
+    MAX_S = 600.0
+
+
+MAX_WAIT_NS: Final = round(_Waits.MAX_S * NS_PER_S)
 
 
 class _Tried(NamedTuple):
-    times: int
+    waits: _Waits
     again_at_ns: int
 
 
@@ -34,9 +44,9 @@ class Adoptions:
 
     def note(self, stream_id: str, now_ns: int) -> None:
         """A stream is gone on with."""
-        times = self._tried[stream_id].times if stream_id in self._tried else 0
-        wait_ns = min(MAX_WAIT_NS, FIRST_WAIT_NS << min(times - 1, 16)) if times else 0
-        self._tried[stream_id] = _Tried(times + 1, now_ns + wait_ns)
+        tried = self._tried.get(stream_id)
+        waits = (_Waits() if tried is None else tried.waits).after_end(0.0)
+        self._tried[stream_id] = _Tried(waits, now_ns + round(waits.delay_s * NS_PER_S))
 
     def forget(self, now_ns: int) -> None:
         """Forget those that have not come back for as long as the longest wait after they might have: they have ended."""

@@ -10,6 +10,7 @@ Who named an interval of his own gets it. Nobody pauses where `high` is over its
 
 from headway.core.clock import NS_PER_MS
 from headway.engine.accounts import HIGH, LOW
+from headway.engine.policies.policy import NONE_PAUSED
 from headway.engine.view import S, SequenceView, View
 
 PAUSE_NS = 150 * NS_PER_MS
@@ -17,13 +18,13 @@ PAUSE_NS = 150 * NS_PER_MS
 `high` nothing more in a simulation of a crowd (docs/log.md)."""
 
 
-def pauses(view: View[S], now_ns: int) -> list[S]:
-    """Return the decoding sequences that stand still if the step carries a part of a prompt of `high`."""
+def pauses(view: View[S], now_ns: int) -> frozenset[int]:
+    """Return the orders of the decoding sequences that stand still if the step carries a part of a prompt of `high`."""
     if not any(s.rank == HIGH and not s.is_decoding for s in (*view.running, *view.waiting)):
-        return []
-    if view.accounts.use((0, 0, 0), now_ns)[HIGH] >= 1:
-        return []
-    return [s for s in view.running if _may_pause(s, now_ns)]
+        return NONE_PAUSED
+    if view.accounts.use(now_ns)[HIGH] >= 1:
+        return NONE_PAUSED
+    return frozenset(s.order for s in view.running if _may_pause(s, now_ns))
 
 
 def _may_pause(sequence: SequenceView, now_ns: int) -> bool:

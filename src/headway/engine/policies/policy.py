@@ -6,7 +6,7 @@ scheduler takes one candidate after another until one of the two is used up.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol
 
 from headway.core.config import SchedulerConfig
 from headway.engine.view import S, SequenceView, View
@@ -52,6 +52,8 @@ class Pick(Protocol):
         ...
 
 
+NONE_PAUSED: Final = frozenset[int]()
+
 HoldKey = Callable[[SequenceView], tuple[Any, ...]]
 
 
@@ -63,14 +65,14 @@ class Policy(NamedTuple):
                 ends and another becomes the first: nothing about a sequence that this looks at may change
     displaces   (queue, waiting sequence) → whether it may take slot and blocks of a worse class's running ones; None =
                 never
-    pauses      (view, now_ns) → decoding sequences that stand still in a step that carries a prompt of `high`; None =
-                nobody
+    pauses      (view, now_ns) → orders of decoding sequences that stand still in a step that carries a prompt of `high`;
+                None = nobody
     """
 
     pick: Pick
     hold: HoldKey
     displaces: Callable[[Queue[Any], Any], bool] | None = None
-    pauses: Callable[[View[Any], int], Sequence[Any]] | None = None
+    pauses: Callable[[View[Any], int], frozenset[int]] | None = None
 
 
 def by_arrival(sequence: SequenceView) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ def slo(queue: Queue[S]) -> Iterator[S]:
     """Yield by class, tenant and slack, each of them as they stand when the next one is asked for."""
     waiting = _by_class_and_tenant(queue)
     while waiting:
-        use = queue.view.accounts.use(queue.planned.by_rank, queue.now_ns)
+        use = queue.view.accounts.use(queue.now_ns, queue.planned.by_rank)
         rank = next_rank(waiting, use)
         tenants = waiting[rank]
         tenant = _tenant(tenants, queue)
@@ -44,7 +44,7 @@ def slo(queue: Queue[S]) -> Iterator[S]:
 
 def within_share(queue: Queue[S], sequence: S) -> bool:
     """Whether the class of `sequence` has had less than its share: then it may take what worse classes were lent."""
-    return queue.view.accounts.use(queue.planned.by_rank, queue.now_ns)[sequence.rank] < 1
+    return queue.view.accounts.use(queue.now_ns, queue.planned.by_rank)[sequence.rank] < 1
 
 
 def _by_class_and_tenant(queue: Queue[S]) -> dict[int, dict[str, list[_Entry[S]]]]:
