@@ -47,7 +47,7 @@ def call(hook: Hook | None, number: int, num_tokens: int) -> None:
     )
     record.note_submitted()
     for _ in range(num_tokens):
-        record.note_tokens(0, 1)
+        record.note_tokens(0, 1, CLOCK.now_ns())
     now_ns = CLOCK.now_ns()
     finished = Finished(
         request_id=info.request_id,

@@ -97,3 +97,17 @@ def test_the_printed_curl_line_works_with_a_token(server: RealServer, path: Path
     chat = headway("chat", "--url", server.url, "--prompt", "hi")
     assert chat.status == 2
     assert "--api-key-env names the variable" in chat.stderr
+
+
+@pytest.mark.native
+def test_a_header_says_nothing_of_where_a_guess_comes_from(server: RealServer) -> None:
+    with httpx2.Client(timeout=LIMIT_S) as client:
+        statuses = [
+            client.get(
+                f"{server.url}/v1/models",
+                headers={"authorization": "Bearer hw_guess", "x-forwarded-for": f"203.0.113.{number % 250}"},
+            ).status_code
+            for number in range(300)
+        ]
+    assert set(statuses) == {401, 429}
+    assert statuses.index(429) > 10

@@ -1,5 +1,9 @@
+from collections.abc import Awaitable
+from dataclasses import replace
+
 import msgspec
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from headway.models.chat_template import ChatTemplate
 from support.asgi_client import Exchange
@@ -76,6 +80,24 @@ async def test_a_stream_without_usage_does_not_mention_it() -> None:
     s = service(answering("hey"))
     async with s.chat(stream=True) as exchange:
         assert all("usage" not in event for event in await events(exchange))
+
+
+async def test_the_end_of_a_stream_leaves_in_one_write_with_its_reason() -> None:
+    s = service(answering("hey"))
+    writes: list[bytes] = []
+
+    async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+        def note(message: Message) -> Awaitable[None]:
+            writes.append(message.get("body", b""))
+            return send(message)
+
+        await s.app(scope, receive, note)
+
+    async with replace(s, app=noted).chat(stream=True) as exchange:
+        assert len(await events(exchange)) == 5
+    last = writes[-1]
+    assert last.count(b'"finish_reason":"stop"') == 1
+    assert last.endswith(b"data: [DONE]\n\n")
 
 
 async def test_a_whole_response() -> None:

@@ -189,3 +189,20 @@ def test_ids_come_with_the_text_they_complete_and_none_is_lost() -> None:
     assert choice.push(b"\xac", ()) == (Piece(0, "€", (), (0x82, 0xAC)),)
     assert choice.push(b"EN", ()) == ()
     assert choice.push(b"Dx", ()) == (ChoiceEnd(0, "stop", stop="END", token_ids=tuple(b"END")),)
+
+
+@pytest.mark.parametrize("tells_ids", [False, True])
+@given(steps=st.lists(st.binary(max_size=5), max_size=8))
+def test_text_that_nothing_holds_back_is_what_a_stop_string_that_never_comes_lets_through(
+    steps: list[bytes], tells_ids: bool
+) -> None:
+    def texts() -> list[ChoiceText]:
+        stops = (None, StopMatcher(["\x00" * 100]))
+        return [ChoiceText(0, Detokenizer(ByteTokenizer()), stop, tells_ids=tells_ids) for stop in stops]
+
+    plain, watched = texts()
+    for step in steps:
+        if b"\x00" not in step:
+            assert plain.push(step, ()) == watched.push(step, ())
+            assert plain.num_tokens == watched.num_tokens
+    assert plain.finish("length") == watched.finish("length")

@@ -1,5 +1,4 @@
-import dataclasses
-
+import msgspec
 import pytest
 
 from headway.core.errors import InvalidRequest
@@ -24,7 +23,7 @@ def test_a_request_that_says_nothing_asks_for_what_an_engine_request_has_by_itse
             strict=True,
         )
     )
-    assert dataclasses.asdict(terms).items() <= defaults.items()
+    assert msgspec.structs.asdict(terms).items() <= defaults.items()
 
 
 def test_every_header_is_read() -> None:

@@ -7,7 +7,7 @@ small model takes to load.
 import time
 from pathlib import Path
 
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from headway.core.clock import Clock
 from headway.core.config import EngineConfig
@@ -46,7 +46,7 @@ class Assembly:
         clock: Clock,
         hook: Hook,
         metrics: MetricsPage,
-    ) -> tuple[Gateway, Starlette]:
+    ) -> tuple[Gateway, ASGIApp]:
         """Return the gateway of `engine`, which is ready, and the application in front of it; it closes door and streams."""
         config = self._gateway_config
         text = self._text

@@ -122,6 +122,7 @@ def uvicorn_config(service: Service) -> uvicorn.Config:
         log_config=None,
         log_level="warning",
         access_log=False,
+        proxy_headers=False,  # whoever is near may write them
         backlog=_BACKLOG,
         timeout_keep_alive=75,  # above the 60 s of common proxies, so that they close first
         timeout_graceful_shutdown=_LAST_WORDS_S,

@@ -35,7 +35,7 @@ from headway.streams.log import StreamLog
 from headway.streams.places import open_log
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
     from headway.cli.assembly import Assembly
     from headway.gateway.gateway import Gateway
@@ -48,7 +48,7 @@ LOG_SETUP = "headway.obs.logs:configure"
 class Service:
     """A service whose engine is ready."""
 
-    app: "Starlette"
+    app: "ASGIApp"
     gateway: "Gateway"
     engine: EngineClient
 

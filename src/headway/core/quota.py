@@ -1,10 +1,9 @@
 """How much of a limit is left: what a caller is told with every answer. It knows no HTTP."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(msgspec.Struct, frozen=True):
     """One limit as it stands.
 
     limit      most that can be had at once
@@ -17,8 +16,7 @@ class Quota:
     reset_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Quotas:
+class Quotas(msgspec.Struct, frozen=True):
     """A caller's limits; None = he has none of that kind."""
 
     requests: Quota | None = None

@@ -15,7 +15,6 @@ from headway.engine.client import RequestEvent
 
 EVENTS_AT_ONCE: Final = 64
 """Most that a reader who fell behind gets as one, unless a single step has more: what he makes of it must fit somewhere."""
-_ORDER: Final = {TokenDelta: 0, ChoiceFinished: 1, Finished: 2}
 
 
 class RequestStream:
@@ -56,11 +55,16 @@ class RequestStream:
         if not self._begun or not self._steps:
             self._begun = True
             return events
-        joined = list(events)
-        while self._steps and len(joined) + len(self._steps[0]) <= EVENTS_AT_ONCE:
-            joined += self._steps.popleft()
-        joined.sort(key=lambda event: _ORDER[type(event)])
-        return tuple(joined)
+        tokens: list[RequestEvent] = []
+        ends: list[RequestEvent] = []
+        while True:
+            for event in events:
+                (tokens if isinstance(event, TokenDelta) else ends).append(event)
+            if not self._steps or len(tokens) + len(ends) + len(self._steps[0]) > EVENTS_AT_ONCE:
+                break
+            events = self._steps.popleft()
+        ends.sort(key=lambda event: isinstance(event, Finished))
+        return (*tokens, *ends)
 
     def push(self, events: tuple[RequestEvent, ...]) -> bool:
         """Append one step's events and wake the reader; return whether the request has ended."""

@@ -9,8 +9,9 @@
 nothing up.
 """
 
-from dataclasses import dataclass
 from typing import Literal, NoReturn, Protocol
+
+import msgspec
 
 from headway.core.caller import Caller
 from headway.core.clock import NS_PER_S
@@ -26,8 +27,7 @@ CONCURRENT_RETRY_S = 1.0
 """A place is free when another call ends, which nobody can foretell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """A call that was let in. `quotas`: what its caller has left; `risk`: 0 to 2, what set his rate."""
 
     call_id: str
@@ -37,8 +37,7 @@ class Admission:
     place: Place = "local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that a call may use; `num_tokens` is 0 where its caller has no budget."""
 
     admission: Admission
@@ -46,8 +45,7 @@ class Reservation:
     quotas: Quotas
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What operators see of a user (`headway token show`).
 
     risk                     0 to 2

@@ -8,7 +8,8 @@ a running call goes, whatever is known of him: a bounded memory is worth more th
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headway.core.caller import Caller
 from headway.core.clock import Clock

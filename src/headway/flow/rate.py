@@ -5,7 +5,8 @@ max(floor, base × (1 − 0.3 × risk)), the project's row S3.
 """
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from headway.core.clock import NS_PER_S
 from headway.core.quota import Quota
@@ -18,8 +19,7 @@ MAX_WAIT_NS = 3600 * NS_PER_S
 """The longest wait that is told: nobody plans further ahead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(msgspec.Struct, frozen=True):
     """`level` units at `at_ns`, `rate` more each second, up to `burst`. A debt is a level below 0."""
 
     level: float

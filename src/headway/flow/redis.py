@@ -12,9 +12,10 @@ import itertools
 import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from headway.core.caller import Caller

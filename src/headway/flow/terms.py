@@ -1,14 +1,13 @@
 """A caller's limits as they count: his own, else the server's. It knows no store."""
 
-from dataclasses import dataclass
+import msgspec
 
 from headway.core.caller import Caller
 from headway.flow.config import LimitsConfig
 from headway.flow.rate import burst_of, rate_at_risk
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """One caller's limits.
 
     base, floor           requests a second

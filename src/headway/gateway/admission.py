@@ -4,9 +4,8 @@ What only the engine can know (its queue, its KV cache) it refuses itself; the g
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from headway.core.caller import Caller
 from headway.core.errors import (
@@ -21,7 +20,7 @@ from headway.core.messages import EngineInfo
 from headway.core.request import Request
 from headway.engine.accounts import RANKS
 from headway.wire.options import GenerationOptions
-from headway.wire.service_headers import CLASS, ServiceTerms, parse_service_headers
+from headway.wire.service_headers import CLASS, NOTHING_ASKED, ServiceTerms, parse_service_headers
 
 RESTART_RETRY_AFTER_S = 2.0
 """A small model loads within about a second; a client that asks again too early is told the same."""
@@ -55,7 +54,7 @@ def terms_of(
     if trust_headers and caller.kind == "service":
         return asked
     less_urgent = max(asked.service_class, caller.service_class, key=RANKS.__getitem__)
-    says_class = any(name == CLASS.encode() for name, _ in headers)
+    says_class = asked is not NOTHING_ASKED and any(name == CLASS.encode() for name, _ in headers)
     return replace(
         asked,
         tenant=caller.tenant,
@@ -68,7 +67,7 @@ def on_terms(request: Request, terms: ServiceTerms, *, share_prefixes: bool) -> 
 
     Otherwise the time of a first token would tell one tenant what another has asked (arXiv 2409.20002, 2502.07776).
     """
-    return msgspec.structs.replace(
+    return replace(
         request,
         salt=f"tenant:{terms.tenant}" if terms.tenant and not share_prefixes else "",
         service_class=terms.service_class,

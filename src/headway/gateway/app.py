@@ -4,11 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
+from starlette.types import ASGIApp
 
 from headway.gateway.chat import ChatEndpoint
 from headway.gateway.completions import CompletionEndpoint
@@ -18,9 +16,10 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.generate import Endpoint, Generate
 from headway.gateway.guard import Guard
 from headway.gateway.messages import MessagesEndpoint, count_tokens
-from headway.gateway.plain import PlainEndpoints, http_error
+from headway.gateway.plain import PlainEndpoints
 from headway.gateway.profile import ProfileEndpoint
 from headway.gateway.responses import ResponsesEndpoint
+from headway.gateway.routes import Routes
 from headway.gateway.sessions import SessionEndpoint
 from headway.gateway.stream_recovery import recovery_of
 from headway.gateway.stream_routes import StreamAckEndpoint, StreamEndpoint
@@ -34,8 +33,29 @@ from headway.wire.resumable import STREAM_HEADER
 from headway.wire.tokens import parse_detokenize, parse_tokenize
 
 
-def create_app(gateway: Gateway) -> Starlette:
-    """Return the application that serves `gateway`; its lifespan closes the gateway and its streams, not the engines."""
+def create_app(gateway: Gateway) -> ASGIApp:
+    """Return the application that serves `gateway`: the layers around its routes."""
+    edge = Edge(
+        Guard(Routes(create_router(gateway)), door=gateway.door),
+        clock=gateway.clock,
+        send_timeout_s=gateway.config.slow_reader_timeout_s,
+        error_bodies={MESSAGES_PATH: message_error, f"{MESSAGES_PATH}/count_tokens": message_error},
+        tell=gateway.tell,
+        trust_traces=gateway.config.trust_headers,
+    )
+    if not gateway.config.allow_origins:
+        return edge
+    return CORSMiddleware(  # outside the edge, so that pages can read the errors it answers
+        edge,
+        allow_origins=gateway.config.allow_origins,
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=("x-request-id", "retry-after", STREAM_HEADER, *RATE_HEADERS),
+    )
+
+
+def create_router(gateway: Gateway) -> Router:
+    """Return every route; their lifespan closes the gateway and its streams, not the engines."""
     plain = PlainEndpoints(gateway)
     chat = ChatEndpoint()
     endpoints: dict[str, Endpoint[Any]] = {
@@ -46,7 +66,7 @@ def create_app(gateway: Gateway) -> Starlette:
     }
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_app: object) -> AsyncIterator[None]:
         if gateway.streams is not None:
             gateway.streams.begin(recovery_of(gateway, endpoints))
         try:
@@ -57,28 +77,8 @@ def create_app(gateway: Gateway) -> Starlette:
             await gateway.door.close()
             gateway.close()
 
-    middleware = [
-        Middleware(
-            Edge,
-            clock=gateway.clock,
-            send_timeout_s=gateway.config.slow_reader_timeout_s,
-            error_bodies={MESSAGES_PATH: message_error, f"{MESSAGES_PATH}/count_tokens": message_error},
-            tell=gateway.tell,
-            trust_traces=gateway.config.trust_headers,
-        ),
-        Middleware(Guard, door=gateway.door),
-    ]
-    if gateway.config.allow_origins:  # outside the edge, so that pages can read the errors it answers
-        cors = Middleware(
-            CORSMiddleware,
-            allow_origins=gateway.config.allow_origins,
-            allow_methods=("GET", "POST", "DELETE"),
-            allow_headers=("*",),
-            expose_headers=("x-request-id", "retry-after", STREAM_HEADER, *RATE_HEADERS),
-        )
-        middleware.insert(0, cors)
-    return Starlette(
-        routes=[
+    return Router(
+        [
             *(
                 Route(path, Generate(gateway, endpoint), methods=["POST"])
                 for path, endpoint in endpoints.items()
@@ -106,8 +106,6 @@ def create_app(gateway: Gateway) -> Starlette:
             Route("/metrics", plain.metrics),
             Route("/openapi.json", plain.openapi),
         ],
-        middleware=middleware,
-        exception_handlers={HTTPException: http_error},
         lifespan=lifespan,
     )
 

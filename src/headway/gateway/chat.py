@@ -121,6 +121,7 @@ class ChatAnswer:
         self._token_bytes = token_bytes
         self._logprobs = logprobs
         self._opened: set[int] = set()
+        self._pieces: dict[int, sse.TextEvents] = {}  # choice -> its chunks of text
 
     def stream(self, events: Sequence[TextEvent]) -> bytes:
         """Encode what came, one chunk each; the role goes before a choice's first."""
@@ -131,7 +132,10 @@ class ChatAnswer:
                 content = None if isinstance(event, ToolCallStart) else ""
                 opening = Delta(role="assistant", content=content, refusal=None)
                 parts.append(self._chunk([ChunkChoice(index=event.choice, delta=opening)]))
-            parts.append(self._chunk([self._chunk_choice(event)]))
+            if isinstance(event, Piece) and not self._logprobs:
+                parts.append(self._piece(event))
+            else:
+                parts.append(self._chunk([self._chunk_choice(event)]))
         return b"".join(parts)
 
     def stream_end(self, usage: Usage) -> bytes:
@@ -183,6 +187,14 @@ class ChatAnswer:
                     logprobs=self._logprob_fields(event.scored) if event.scored else None,
                     finish_reason=event.reason,
                 )
+
+    def _piece(self, piece: Piece) -> bytes:
+        """Encode text alone, which nearly every event is."""
+        chunks = self._pieces.get(piece.choice)
+        if chunks is None:
+            blank = self._chunk_choice(Piece(piece.choice, sse.TextEvents.BLANK))
+            chunks = self._pieces[piece.choice] = sse.TextEvents(self._chunk([blank]))
+        return chunks.event(piece.text)
 
     def _chunk(self, choices: list[ChunkChoice], usage: Usage | None = None) -> bytes:
         last = None if usage is None else usage_fields(usage)

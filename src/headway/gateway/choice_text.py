@@ -8,7 +8,8 @@ around them. It knows neither sockets nor the engine.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headway.core.messages import TokenLogprobs
 from headway.gateway.text_events import ChoiceEnd, Piece, ScoredToken, TextEvent, ToolCallArguments
@@ -57,6 +58,8 @@ class ChoiceText:
         """Take a step's tokens; return what they make certain, and the end if a stop string or the last call came."""
         if self._ended:
             return ()
+        if self._stop is None and self._tools is None and not logprobs and not self._waiting:
+            return self._push_plain(token_ids)
         for index, token_id in enumerate(token_ids):
             self.num_tokens += 1
             if self._tells_ids:
@@ -69,6 +72,16 @@ class ChoiceText:
             if self._tools is not None and self._tools.full:
                 return self._end("tool_calls")
         return self._take()
+
+    def _push_plain(self, token_ids: Sequence[int]) -> tuple[TextEvent, ...]:
+        """Take tokens whose text nothing holds back: what the rest of `push` does then, in a third of the time."""
+        text = "".join(map(self._detokenizer.push, token_ids))
+        self.num_tokens += len(token_ids)
+        self._num_read += len(text)
+        self._num_content = self._num_released = self._num_read
+        if self._tells_ids:
+            self._ids += token_ids
+        return (Piece(self.choice, text, (), self._take_ids()),) if text else ()
 
     def finish(self, reason: FinishReason) -> tuple[TextEvent, ...]:
         """The engine ended the choice; return what was held back, and the end. Nothing if it had ended before."""
@@ -143,6 +156,8 @@ class ChoiceText:
         self._events.append(Piece(self.choice, text, tuple(scored), self._take_ids()))
 
     def _take_ids(self) -> tuple[int, ...]:
+        if not self._ids:
+            return ()
         ids, self._ids = tuple(self._ids), []
         return ids
 

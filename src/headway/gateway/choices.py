@@ -78,16 +78,15 @@ class Choices:
         return prompt * self._n + choice
 
     def push(
-        self, prompt: int, choice: int, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs]
+        self, index: int, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs]
     ) -> tuple[int, Sequence[TextEvent]]:
-        """Take a step's tokens of choice `choice` of `prompt`; return how many count, and what they make certain."""
-        index = self.index(prompt, choice)
-        text, progress = self._texts[index], self._progress[index]
+        """Take a step's tokens of choice `index` among all; return how many count, and what they make certain."""
+        text = self._texts[index]
         if text.ended:
             return 0, ()
         num_before = text.num_tokens
         found = text.push(token_ids, logprobs)
-        progress.extend(token_ids)
+        self._progress[index].extend(token_ids)
         return text.num_tokens - num_before, self._noted(index, found)
 
     def finish(self, prompt: int, choice: int, reason: FinishReason) -> Sequence[TextEvent]:
@@ -104,7 +103,7 @@ class Choices:
         """Take what a step did in another process; return the events that it made there."""
         events: list[TextEvent] = []
         for tokens in step.tokens:
-            events += self.push(step.prompt, tokens.choice, tokens.token_ids, tokens.logprobs)[1]
+            events += self.push(self.index(step.prompt, tokens.choice), tokens.token_ids, tokens.logprobs)[1]
         for choice, reason in step.ends:
             events += self.finish(step.prompt, choice, reason)
         self.note_cached(step.prompt, step.num_cached)

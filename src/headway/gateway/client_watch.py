@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope
 from headway.core.errors import PayloadTooLarge, RequestTimeout
 from headway.gateway.body_budget import Body
 from headway.gateway.config import GatewayConfig
+from headway.gateway.in_time import in_time
 
 T = TypeVar("T")
 
@@ -34,22 +35,22 @@ async def read_body(scope: Scope, receive: Receive, config: GatewayConfig, budge
         raise _too_large(max_bytes)
     parts: list[bytes] = []
     num_bytes = 0
-    start_s = asyncio.get_running_loop().time()
+    now_s = asyncio.get_running_loop().time
+    start_s = now_s()
     try:
-        async with asyncio.timeout_at(start_s + config.body_grace_s) as deadline:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                part = message.get("body", b"")
-                num_bytes += len(part)
-                if num_bytes > max_bytes:
-                    raise _too_large(max_bytes)
-                budget.grow(len(part))
-                parts.append(part)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-                deadline.reschedule(start_s + config.body_grace_s + num_bytes / config.min_body_bytes_per_s)
+        while True:
+            due_s = start_s + config.body_grace_s + num_bytes / config.min_body_bytes_per_s
+            message = await in_time(receive(), due_s - now_s())
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            part = message.get("body", b"")
+            num_bytes += len(part)
+            if num_bytes > max_bytes:
+                raise _too_large(max_bytes)
+            budget.grow(len(part))
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
     except TimeoutError:
         raise RequestTimeout(
             f"The request's body came too slowly ({num_bytes} bytes so far); send it again, faster."
@@ -77,8 +78,7 @@ class ClientWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            self._task.cancel()  # which it is by the time that anybody else could ask `receive`
         # The ended task refers to this watch, and callbacks to whole answers: left in a circle, both wait for the collector.
         self._task = None
         self._callbacks.clear()

@@ -5,10 +5,11 @@ It knows no endpoint: what a call does between its body and its answer is passed
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
 from headway.core.caller import NOBODY, Caller
@@ -26,7 +27,7 @@ from headway.gateway.response import Responder, SlowReader
 from headway.gateway.served import ServedModel, find_model
 from headway.wire.json_bounds import SMALL_BYTES
 from headway.wire.resumable import wants_resumable
-from headway.wire.service_headers import ServiceTerms
+from headway.wire.service_headers import NOTHING_ASKED, ServiceTerms
 
 
 class NamedCall(Protocol):
@@ -41,8 +42,7 @@ class NamedCall(Protocol):
 C = TypeVar("C", bound=NamedCall)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCall(Generic[C]):
+class OpenCall(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
     """A call while it is served.
 
     num_bytes   of its body
@@ -94,7 +94,7 @@ async def conduct(
     call, num_bytes = await read_call(gateway, scope, receive, parse_and_keep)
     caller = info.caller or NOBODY
     info.terms = admission.terms_of(caller, scope["headers"], trust_headers=gateway.config.trust_headers)
-    terms = info.terms or ServiceTerms()
+    terms = info.terms or NOTHING_ASKED
     if service_class is not None:
         terms = replace(terms, service_class=service_class)
         if info.terms is not None:  # the access line tells the class it was served in
@@ -137,7 +137,8 @@ async def conduct(
                     info.call.note_answer(abandoned=True)
             raise
         except HeadwayError as error:
-            record.end_with_error(error)
+            if not info.call.is_kept:
+                record.end_with_error(error)
             raise
         except SlowReader:
             if not info.call.is_kept:
@@ -145,7 +146,8 @@ async def conduct(
             raise
         except Exception as error:
             failure = unexpected(error, info.request_id)
-            record.end_with_error(failure)
+            if not info.call.is_kept:
+                record.end_with_error(failure)
             if responder.started:
                 await responder.error(failure)
             raise failure from error

@@ -218,9 +218,14 @@ def _meta(open_call: OpenCall[C], head: AnswerHead, requests: Sequence[Request],
 async def _stream(generation: Generation, answer: Answer, client: ClientWatch, responder: Responder) -> None:
     """Send events as steps bring them; the status goes out with the first step, so that refusals keep theirs."""
     async for events in generation.events():
-        if not client.gone:
-            await responder.stream(answer.stream(events))
-    if not client.gone:
+        if client.gone:
+            continue
+        data = answer.stream(events)
+        if generation.is_done:  # what ends the stream leaves in the same write
+            await responder.stream_end(data + answer.stream_end(generation.usage))
+        else:
+            await responder.stream(data)
+    if not client.gone and not responder.complete:
         await responder.stream_end(answer.stream_end(generation.usage))
 
 

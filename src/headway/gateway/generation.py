@@ -39,6 +39,8 @@ class Generation:
     ) -> None:
         self.num_resumed = 0
         """How often it went on with another engine."""
+        self.is_done = False
+        """Whether the events that came last are the last there are."""
         self._engine = engine
         self._choices = choices
         self._record = record
@@ -103,6 +105,7 @@ class Generation:
             async for source, batch in self._batches:
                 self._last = (self._running[source][0], batch)
                 found, error = self._take(source, batch)
+                self.is_done = error is None and not self._num_open and self._choices.all_ended
                 if found or error is None or _has_tokens(batch):  # what is kept of a step must not miss any
                     yield found
                 if error is not None and not self._cancelled:
@@ -171,27 +174,33 @@ class Generation:
         """Return what a step made visible, and how it ended its request if that was an error."""
         found: list[TextEvent] = []
         error: HeadwayError | None = None
+        arrived: dict[int, int] = {}  # choice among all -> tokens
+        now_ns = self._record.now_ns()
         for event in batch:
             match event:
                 case TokenDelta():
-                    found += self._on_tokens(source, event)
+                    found += self._on_tokens(source, event, arrived)
                 case ChoiceFinished(reason="stop" | "length" as reason):  # else the terminal event says more
                     found += self._choices.finish(self._running[source][0], event.choice, reason)
                 case Finished():
                     self._note(source, event)
                     error = None if event.error is None else event.error.to_error()
+        for choice, num_tokens in arrived.items():
+            self._record.note_tokens(choice, num_tokens, now_ns)
+        if arrived and self._survival is not None:
+            self._survival.note_tokens()
         return found, error
 
-    def _on_tokens(self, source: int, delta: TokenDelta) -> Sequence[TextEvent]:
+    def _on_tokens(self, source: int, delta: TokenDelta, arrived: dict[int, int]) -> Sequence[TextEvent]:
+        """Return what a choice's tokens made visible; count them in `arrived`."""
         if self._cancelled:
             return ()
         prompt, request = self._running[source]
-        num_tokens, found = self._choices.push(prompt, delta.choice, delta.token_ids, delta.logprobs)
+        choice = self._choices.index(prompt, delta.choice)
+        num_tokens, found = self._choices.push(choice, delta.token_ids, delta.logprobs)
         if not num_tokens:
             return ()
-        if self._survival is not None:
-            self._survival.note_tokens()
-        self._record.note_tokens(self._choices.index(prompt, delta.choice), num_tokens)
+        arrived[choice] = arrived.get(choice, 0) + num_tokens
         if found and isinstance(found[-1], ChoiceEnd):  # it ended for a reason that the engine does not know
             self._engine.cancel_nowait(request.request_id, delta.choice, "stop")
         return found

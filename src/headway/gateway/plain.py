@@ -1,20 +1,18 @@
-"""The endpoints that only tell: models, health, readiness, metrics; and errors for routes that do not exist."""
+"""The endpoints that only tell: models, health, readiness, metrics."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from headway.core.errors import EngineUnavailable, InvalidRequest
+from headway.core.errors import EngineUnavailable
 from headway.gateway.admission import RESTART_RETRY_AFTER_S
 from headway.gateway.gateway import Gateway
 from headway.gateway.guard import OPEN_PATHS
 from headway.gateway.served import ServedModel, find_model
 from headway.wire import openapi
-from headway.wire.errors import error_body
 from headway.wire.models_response import ModelCard, ModelList
 
 
@@ -55,20 +53,6 @@ class PlainEndpoints:
         """`GET /openapi.json`: the service described in OpenAPI."""
         open_paths = None if self._gateway.door.callers is None else OPEN_PATHS
         return _json(openapi.document(resumable=self._gateway.streams is not None, open_paths=open_paths))
-
-
-async def http_error(request: HttpRequest, error: Exception) -> Response:
-    """Answer Starlette's own errors (no such route, wrong method) in OpenAI's shape."""
-    assert isinstance(error, HTTPException)
-    why = _SENTENCES.get(error.status_code, error.detail)
-    body = error_body(InvalidRequest(f"{request.method} {request.url.path[:200]}: {why}"))
-    return _json(body, error.status_code, error.headers)
-
-
-_SENTENCES: Final = {
-    404: "there is no such address here; /openapi.json lists those there are.",
-    405: "this address does not take this method; the Allow header names those it takes.",
-}
 
 
 def _card(served: ServedModel) -> ModelCard:

@@ -61,9 +61,12 @@ class RequestRecord:
         """Return where the time until `end_ns` went."""
         return self._marks.split(end_ns, self._first_ns)
 
-    def note_tokens(self, choice: int, num_tokens: int) -> None:
-        """A step's tokens for one choice arrived just now."""
-        now_ns = self._clock.now_ns()
+    def now_ns(self) -> int:
+        """Return the time of the clock that it goes by."""
+        return self._clock.now_ns()
+
+    def note_tokens(self, choice: int, num_tokens: int, now_ns: int) -> None:
+        """A step's tokens for one choice arrived at `now_ns`; of several steps that waited, all."""
         if self._first_ns is None:
             self._first_ns = now_ns
             if self._hook is not None:

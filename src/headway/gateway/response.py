@@ -4,14 +4,13 @@ The server waits in `send` while the socket's buffers are full (uvicorn: 64 KiB 
 up its own stream only; one that takes nothing for the time allowed is given up.
 """
 
-import asyncio
-from collections.abc import Callable, Generator, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import msgspec
 from starlette.types import Message, Send
 
 from headway.core.errors import HeadwayError
+from headway.gateway.in_time import in_time
 from headway.wire import sse
 from headway.wire.credentials import challenge
 from headway.wire.errors import error_body, retry_after
@@ -93,37 +92,6 @@ class Responder:
 
     async def _send_in_time(self, message: Message) -> None:
         try:
-            sending = self._send(message).__await__()
-            try:
-                waits_for = next(sending)
-            except (
-                StopIteration
-            ):  # nearly always: then no timer is set, which costs a third of what sending does
-                return
-            async with asyncio.timeout(self._timeout_s):
-                await _Begun(waits_for, sending)
+            await in_time(self._send(message), self._timeout_s)
         except TimeoutError:
             raise SlowReader from None
-
-
-class _Begun(Generator[object, None, None]):
-    """What is left of an awaitable that was begun: first what it waits for already, then all that follows."""
-
-    def __init__(self, waits_for: object, rest: Generator[object, None, None]) -> None:
-        self._waits_for = waits_for
-        self._is_told = False
-        self._rest = rest
-
-    def __await__(self) -> Generator[object, None, None]:
-        return self
-
-    def send(self, value: None, /) -> object:
-        """See generators."""
-        if self._is_told:
-            return self._rest.send(value)
-        self._is_told = True
-        return self._waits_for
-
-    def throw(self, *error: Any) -> object:
-        """See generators: a cancellation comes by it."""
-        return self._rest.throw(*error)

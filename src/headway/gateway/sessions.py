@@ -8,7 +8,7 @@ from headway.core.errors import SessionNotFound
 from headway.gateway.admission import terms_of
 from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
-from headway.wire.service_headers import ServiceTerms
+from headway.wire.service_headers import NOTHING_ASKED
 
 
 class SessionEndpoint:
@@ -27,7 +27,7 @@ class SessionEndpoint:
         session = request.path_params["session"]
         caller = request_info(request.scope).caller or NOBODY
         trust_headers = self._gateway.config.trust_headers
-        terms = terms_of(caller, request.scope["headers"], trust_headers=trust_headers) or ServiceTerms()
+        terms = terms_of(caller, request.scope["headers"], trust_headers=trust_headers) or NOTHING_ASKED
         with self._gateway.count_active():
             engines = [served.engine for served in self._gateway.models.values()]
             found = [await engine.release_session(terms.tenant, session) for engine in engines]

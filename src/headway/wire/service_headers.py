@@ -5,9 +5,10 @@ Whether they count at all is the gateway's decision: a stranger must not promote
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeVar, get_args
+
+import msgspec
 
 from headway.core.clock import NS_PER_MS
 from headway.core.errors import InvalidRequest
@@ -58,8 +59,7 @@ PARAMETERS: Final[list[dict[str, object]]] = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceTerms:
+class ServiceTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks of scheduling; fields are those of `core.request.Request`, the defaults ask for nothing."""
 
     service_class: ServiceClass = "normal"
@@ -69,12 +69,17 @@ class ServiceTerms:
     session: str | None = None
 
 
+NOTHING_ASKED: Final = ServiceTerms()
+
+
 def parse_service_headers(headers: Iterable[tuple[bytes, bytes]]) -> ServiceTerms:
     """Return what an ASGI scope's `headers` (names in lower case) ask for.
 
     Raises InvalidRequest for a header that is malformed or comes twice; `param` is its name.
     """
     texts = _texts(headers)
+    if not texts:
+        return NOTHING_ASKED
     a_name = f"1 to {MAX_NAME_CHARS} visible ASCII characters, without spaces"
     a_wait = f"a number of milliseconds from 0 to {MAX_TTFT_MS}"
     a_pace = f"a number of milliseconds over 0 and up to {MAX_ITL_MS}"

@@ -24,6 +24,25 @@ def event(value: object, name: str | None = None) -> bytes:
     return data if name is None else b"event: %b\n%b" % (name.encode(), data)
 
 
+class TextEvents:
+    """Encodes events that are all alike but for one text: what is around it was encoded once.
+
+    example   such an event, encoded, whose text is `BLANK`, which is no other whole string in it
+    """
+
+    BLANK: Final = "\0"
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, example: bytes) -> None:
+        self._before, found, self._after = example.partition(msgspec.json.encode(self.BLANK))
+        assert found, "no blank for the text"
+
+    def event(self, text: str) -> bytes:
+        """Return the event with `text`."""
+        return self._before + msgspec.json.encode(text) + self._after
+
+
 def numbered(event_id: str, data: bytes, name: str | None = None) -> bytes:
     """Encode one event of a stream that can be resumed. `data`: one line; `event_id` and `name`: ASCII, one line each."""
     head = b"id: %b\n" % event_id.encode("ascii")
