@@ -148,6 +148,18 @@ def test_what_is_no_http_gets_400(noise: bytes) -> None:
         assert refusal(read_all(client)) == (400, "invalid_request")
 
 
+@pytest.mark.parametrize(
+    ("path", "is_anthropics"),
+    [(b"/v1/messages", True), (b"/v1/messages/count_tokens?beta=1", True), (b"/v1/messagesx", False)],
+)
+def test_what_is_no_http_is_told_in_the_shape_of_its_api(path: bytes, is_anthropics: bool) -> None:
+    with live_server(app) as address, connect(address) as client:
+        client.sendall(b"POST " + path + b" HTTP/1.1\r\na\x01: b\r\n\r\n")
+        body = json.loads(read_all(client).partition(b"\r\n\r\n")[2])
+    assert (body.get("type") == "error") is is_anthropics
+    assert body["error"]["type"] == "invalid_request_error"
+
+
 async def reading_app(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with the body."""
     if scope["type"] == "lifespan":

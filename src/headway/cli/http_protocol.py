@@ -2,10 +2,10 @@
 
 uvicorn waits for headers without end, keeps as many of them as come, and takes any number of connections. Here a
 connection that says nothing, or says it too slowly (RFC 9110, 15.5.9), headers that are too large (RFC 6585, 5) and
-connections beyond the limit are answered in OpenAI's error shape and closed. What is not HTTP at all gets a 400. Bodies
-are the application's affair (`headway.gateway.client_watch`). A wish to upgrade is ignored, as RFC 9110, 7.8, allows,
-but where a stream has its socket: uvicorn's parser would drop the body that comes with it, and Java's HTTP client wishes for
-HTTP/2 with every request.
+connections beyond the limit are answered in the shape of the API that they ask for, and closed. What is not HTTP at all
+gets a 400. Bodies are the application's affair (`headway.gateway.client_watch`). A wish to upgrade is ignored, as RFC 9110,
+7.8, allows, but where a stream has its socket: uvicorn's parser would drop the body that comes with it, and Java's HTTP
+client wishes for HTTP/2 with every request.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ from headway.core.errors import (
     RequestTimeout,
     TooManyConnections,
 )
-from headway.wire.errors import error_body, retry_after
+from headway.wire.error_shapes import shape_at
+from headway.wire.errors import retry_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         limits: HttpLimits = HttpLimits(),
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.url = b""  # uvicorn's; it is read before there is one
         self._limits = limits
         self._expects_headers = True  # the parser stands before or within a request's headers
         self._num_received = 0  # bytes since it does
@@ -215,7 +217,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._is_idle or not (self.cycle.response_started or self.pipeline):
-            body = msgspec.json.encode(error_body(error))
+            path = self.url.partition(b"?")[0].decode("latin-1")
+            body = msgspec.json.encode(shape_at(path).body(error))
             wait = retry_after(error)
             headers = b"" if wait is None else b"retry-after: " + wait.encode() + b"\r\n"
             self.transport.write(

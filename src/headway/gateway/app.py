@@ -27,7 +27,6 @@ from headway.gateway.stream_socket import StreamSocket
 from headway.gateway.summary import SUMMARY_CLASS, SummaryEndpoint
 from headway.gateway.tokens import TokenService, detokenized, tokenized
 from headway.wire.messages_request import parse_count_call
-from headway.wire.messages_response import MESSAGES_PATH, message_error
 from headway.wire.rate_headers import RATE_HEADERS
 from headway.wire.resumable import STREAM_HEADER
 from headway.wire.tokens import parse_detokenize, parse_tokenize
@@ -39,7 +38,6 @@ def create_app(gateway: Gateway) -> ASGIApp:
         Guard(Routes(create_router(gateway)), door=gateway.door),
         clock=gateway.clock,
         send_timeout_s=gateway.config.slow_reader_timeout_s,
-        error_bodies={MESSAGES_PATH: message_error, f"{MESSAGES_PATH}/count_tokens": message_error},
         tell=gateway.tell,
         trust_traces=gateway.config.trust_headers,
     )

@@ -44,7 +44,7 @@ from headway.wire.chat_response import (
     ToolCallDelta,
     TopLogprob,
 )
-from headway.wire.errors import error_body
+from headway.wire.errors import error_event
 from headway.wire.usage import usage_fields
 
 
@@ -144,7 +144,7 @@ class ChatAnswer:
 
     def stream_error(self, error: HeadwayError) -> bytes:
         """Encode an error; nothing follows it."""
-        return sse.event(error_body(error))
+        return error_event(error)
 
     def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> ChatCompletion:
         """Build the response's body."""

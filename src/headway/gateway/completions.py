@@ -17,7 +17,7 @@ from headway.models.text_side import FimTokens
 from headway.wire import sse
 from headway.wire.completion_request import CompletionCall, parse_completion
 from headway.wire.completion_response import Completion, CompletionChoice, CompletionLogprobs
-from headway.wire.errors import error_body
+from headway.wire.errors import error_event
 from headway.wire.usage import UsageFields, usage_fields
 
 
@@ -142,7 +142,7 @@ class CompletionAnswer:
 
     def stream_error(self, error: HeadwayError) -> bytes:
         """Encode an error; nothing follows it."""
-        return sse.event(error_body(error))
+        return error_event(error)
 
     def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> Completion:
         """Build the response's body."""

@@ -110,7 +110,7 @@ async def conduct(
         caller=info.caller,
         endpoint=route_of(scope),
     )
-    responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s, error_body=info.error_body)
+    responder = Responder(send, timeout_s=gateway.config.slow_reader_timeout_s, error_shape=info.error_shape)
     with gateway.count_active():
         try:
             async with ClientWatch(receive) as client:

@@ -4,9 +4,11 @@ Without an access file nobody is asked who he is, and nobody has limits: such a 
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
+from types import TracebackType
 from typing import Final, Protocol
 
 from headway.core.caller import NOBODY, Caller
@@ -16,7 +18,7 @@ from headway.core.hooks import emit
 from headway.core.quota import NO_QUOTAS, Quotas
 from headway.core.secret import Secret
 from headway.flow.calls import LimitedCall
-from headway.flow.limits import Limits
+from headway.flow.limits import Admission, Limits
 from headway.flow.signals import Signal
 from headway.gateway.standings import Standings
 from headway.wire.credentials import parse_credentials
@@ -44,6 +46,11 @@ def network_of(address: str) -> str:
 def is_malformed(error: HeadwayError) -> bool:
     """Whether an error tells that its request made no sense: not one of a limit, of whosever, nor of what is gone."""
     return isinstance(error, RequestError) and error.status not in (410, 429)
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(shown: bytes) -> str:
+    return hashlib.blake2b(shown, digest_size=8).hexdigest()
 
 
 class Identifier(Protocol):
@@ -101,31 +108,40 @@ class Door:
                 await self._strangers.pace(stranger)  # who guesses on and on gets 429 instead
             raise
 
-    @asynccontextmanager
-    async def call(self, caller: Caller, headers: Headers) -> AsyncIterator["Call"]:
+    def call(self, caller: Caller, headers: Headers) -> "AbstractAsyncContextManager[Call]":
         """Let one call in, and settle it at its end unless somebody else will. Raises RateLimited, TooManyConcurrent.
 
         What it raises itself tells of its caller, too.
         """
+        return _Within(self, caller, headers)
+
+    async def admit(self, caller: Caller, headers: Headers) -> "Call":
+        """Do the first half of `call`."""
         if self.limits is None:
-            yield Call()
-            return
-        admission = await self.limits.admit(caller)
-        call = Call(LimitedCall(self.limits, admission), self._tell)
-        emit(self._tell, RiskAssessed(risk=admission.risk))
+            return Call()
+        call = Call(LimitedCall(self.limits, await self.limits.admit(caller)), self._tell)
         try:
             for signal in self._signals(headers):
                 await self.limits.note(caller, signal)
-            yield call
-        except HeadwayError as error:
-            if is_malformed(error):
-                await self.note_malformed(caller)
+        except BaseException:
+            await self.leave(call)
             raise
+        return call
+
+    async def leave(self, call: "Call", error: BaseException | None = None) -> None:
+        """Do the other half of `call`; `error`: what it raised."""
+        admission = call.admission
+        if admission is None or self.limits is None:
+            return
+        try:
+            if isinstance(error, HeadwayError) and is_malformed(error):
+                await self.note_malformed(admission.caller)
         finally:
             if not call.is_kept:
                 await call.end()
+            emit(self._tell, RiskAssessed(risk=admission.risk))
             if self._standings is not None and admission.risk > 0:
-                self._standings.note(caller, self.limits)
+                self._standings.note(admission.caller, self.limits)
 
     async def pace(self, caller: Caller) -> None:
         """Take a request of a caller's rate, for what is no call. Raises RateLimited."""
@@ -151,10 +167,30 @@ class Door:
     def _signals(self, headers: Headers) -> list[Signal]:
         found = dict(headers)
         shown = b"\n".join(found.get(name, b"") for name in _FINGERPRINT)
-        signals = [Signal("fingerprint", hashlib.blake2b(shown, digest_size=8).hexdigest())]
+        signals = [Signal("fingerprint", _fingerprint(shown))]
         if self._region_header is not None and (region := found.get(self._region_header)):
             signals.append(Signal("region", region.decode("latin-1")[:64]))
         return signals
+
+
+class _Within:
+    """Within, a call is let in. contextlib's own takes several times as long, which every call would."""
+
+    __slots__ = ("_call", "_caller", "_door", "_headers")
+
+    def __init__(self, door: Door, caller: Caller, headers: Headers) -> None:
+        self._door = door
+        self._caller = caller
+        self._headers = headers
+
+    async def __aenter__(self) -> "Call":
+        self._call = await self._door.admit(self._caller, self._headers)
+        return self._call
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._door.leave(self._call, error)
 
 
 class Call:
@@ -167,6 +203,11 @@ class Call:
         self._tell = tell
         self._num_reserved = 0
         self.is_kept = False
+
+    @property
+    def admission(self) -> Admission | None:
+        """How it was let in."""
+        return None if self._call is None else self._call.admission
 
     @property
     def quotas(self) -> Quotas:

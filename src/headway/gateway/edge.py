@@ -7,7 +7,7 @@ Pure ASGI. It knows no endpoint. A traceback goes to the log, never to a client.
 
 import logging
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,8 +19,8 @@ from headway.core.trace_parent import parse_trace_parent
 from headway.gateway.client_watch import ClientGone
 from headway.gateway.request_info import MAX_PATH_CHARS, SCOPE_KEY, RequestInfo, method_of
 from headway.gateway.request_record import CLIENT_CLOSED_STATUS
-from headway.gateway.response import ErrorBody, Responder, SlowReader
-from headway.wire.errors import error_body
+from headway.gateway.response import Responder, SlowReader
+from headway.wire.error_shapes import shape_at
 from headway.wire.rate_headers import rate_headers
 
 logger = logging.getLogger("headway.gateway")
@@ -51,7 +51,6 @@ def _as_of_socket(message: Message) -> Message:
 class Edge:
     """Wraps the whole application.
 
-    error_bodies   shapes of errors by path, where they are not OpenAI's
     tell           takes events; must not raise
     trust_traces   whether callers' `traceparent` counts: it puts spans into their trace, and has them recorded
     """
@@ -62,12 +61,10 @@ class Edge:
         *,
         clock: Clock,
         send_timeout_s: float,
-        error_bodies: Mapping[str, ErrorBody],
         tell: Hook,
         trust_traces: bool,
     ) -> None:
         self._app = app
-        self._error_bodies = error_bodies
         self._clock = clock
         self._send_timeout_s = send_timeout_s
         self._tell = tell
@@ -79,9 +76,7 @@ class Edge:
             await self._app(scope, receive, send)
             return
         is_socket = scope["type"] == "websocket"
-        info = RequestInfo(
-            secrets.token_hex(16), self._clock.now_ns(), self._error_bodies.get(scope["path"], error_body)
-        )
+        info = RequestInfo(secrets.token_hex(16), self._clock.now_ns(), shape_at(scope["path"]))
         scope[SCOPE_KEY] = info
         if self._trust_traces:
             info.trace_parent = parse_trace_parent(scope["headers"])
@@ -107,7 +102,7 @@ class Edge:
             _log_access(scope, info, status, end_ns)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, info: RequestInfo) -> None:
-        responder = Responder(send, timeout_s=self._send_timeout_s, error_body=info.error_body)
+        responder = Responder(send, timeout_s=self._send_timeout_s, error_shape=info.error_shape)
         try:
             await self._app(scope, receive, send)
         except (ClientGone, SlowReader):

@@ -108,6 +108,7 @@ class Generation:
                 self.is_done = error is None and not self._num_open and self._choices.all_ended
                 if found or error is None or _has_tokens(batch):  # what is kept of a step must not miss any
                     yield found
+                self._record.tell()
                 if error is not None and not self._cancelled:
                     if died is None and self._survives(error):
                         died = error

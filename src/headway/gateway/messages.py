@@ -34,7 +34,7 @@ from headway.wire.messages_response import (
     TextDelta,
     TokenCount,
     ToolUseBlock,
-    message_error,
+    message_error_event,
     message_usage,
 )
 
@@ -114,7 +114,7 @@ class MessageAnswer:
 
     def stream_error(self, error: HeadwayError) -> bytes:
         """Encode an error; nothing follows it."""
-        return sse.event(message_error(error), "error")
+        return message_error_event(error)
 
     def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> Message:
         """Build the response's body."""

@@ -18,8 +18,7 @@ from headway.core.stages import in_ms
 from headway.core.trace_parent import TraceParent
 from headway.gateway.door import Call
 from headway.gateway.request_record import RequestRecord
-from headway.gateway.response import ErrorBody
-from headway.wire.errors import error_body
+from headway.wire.error_shapes import OPENAI, ErrorShape
 from headway.wire.service_headers import ServiceTerms
 
 SCOPE_KEY: Final = "headway.request"
@@ -31,7 +30,7 @@ MAX_PATH_CHARS: Final = 200
 class RequestInfo:
     """What the edge and an endpoint tell each other.
 
-    error_body    the shape in which the request's API describes errors
+    error_shape   how the request's API describes errors
     caller        who asks; None = what was shown is no token of ours
     call          what it takes of its caller's limits
     terms         what the request asks of scheduling; None = it was not asked, or nobody trusts what it says
@@ -43,7 +42,7 @@ class RequestInfo:
 
     request_id: str
     arrival_ns: int
-    error_body: ErrorBody = error_body
+    error_shape: ErrorShape = OPENAI
     caller: Caller | None = NOBODY
     call: Call = field(default_factory=Call)
     terms: ServiceTerms | None = None

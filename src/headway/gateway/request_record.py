@@ -6,7 +6,7 @@ Intervals come from one injected monotonic clock; the engine's times share that 
 from headway.core.caller import Caller
 from headway.core.clock import Clock
 from headway.core.errors import HeadwayError, RequestError, Unavailable
-from headway.core.events import FirstToken, Hook, Outcome, RequestEnded, TokensArrived
+from headway.core.events import Event, FirstToken, Hook, Outcome, RequestEnded, TokensArrived
 from headway.core.hooks import emit
 from headway.core.messages import Finished, Usage
 from headway.core.request import ServiceClass
@@ -20,7 +20,8 @@ _NOBODY = Caller()
 class RequestRecord:
     """What happened to one request so far, made when it was parsed. `end` may be called more than once; the first counts.
 
-    `caller` and `endpoint` (its route) are passed on to whoever listens.
+    `caller` and `endpoint` (its route) are passed on to whoever listens. Of tokens he hears with `tell`, at the end at the
+    latest: when they are on their way, as their reader waits and nobody else does.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class RequestRecord:
         self._choice_ns: dict[int, tuple[int, int, int]] = {}  # choice → first ns, last ns, tokens
         self._queue_ns: int | None = None
         self._num_preemptions = 0
+        self._untold: list[Event] = []
 
     def note_submitted(self) -> None:
         """The engine is asked, now; of several parts the first counts."""
@@ -69,20 +71,24 @@ class RequestRecord:
         """A step's tokens for one choice arrived at `now_ns`; of several steps that waited, all."""
         if self._first_ns is None:
             self._first_ns = now_ns
-            if self._hook is not None:
-                emit(self._hook, self._first_token(now_ns))
+            self._untold.append(self._first_token(now_ns))
         first_ns, last_ns, total = self._choice_ns.get(choice, (now_ns, now_ns, 0))
-        if total and self._hook is not None:
-            emit(
-                self._hook,
+        if total:
+            self._untold.append(
                 TokensArrived(
                     request_id=self.request_id,
                     model=self.model,
                     num_tokens=num_tokens,
                     interval_ns=now_ns - last_ns,
-                ),
+                )
             )
         self._choice_ns[choice] = (first_ns, now_ns, total + num_tokens)
+
+    def tell(self) -> None:
+        """Tell of the tokens noted since."""
+        for event in self._untold:
+            emit(self._hook, event)
+        self._untold.clear()
 
     def note_finished(self, finished: Finished) -> None:
         """The engine ended a part of the request (one per prompt)."""
@@ -103,6 +109,7 @@ class RequestRecord:
         if self.outcome is not None:
             return
         self.outcome, self.usage = outcome, usage
+        self.tell()
         if self._hook is None:
             return
         now_ns = self._clock.now_ns()

@@ -13,7 +13,8 @@ from headway.core.errors import HeadwayError
 from headway.gateway.in_time import in_time
 from headway.wire import sse
 from headway.wire.credentials import challenge
-from headway.wire.errors import error_body, retry_after
+from headway.wire.error_shapes import OPENAI, ErrorShape
+from headway.wire.errors import retry_after
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -22,25 +23,21 @@ class SlowReader(Exception):
     """The client took nothing for too long; nothing more can be sent."""
 
 
-ErrorBody = Callable[[HeadwayError], object]
-"""Describes an error in an API's shape."""
-
-
 class Responder:
     """One response.
 
     started       the status was sent and can no longer change
     complete      the end was sent, too
-    error_body    shape of an error that is the whole response
-    error_event   encodes an error that ends a stream; endpoints that stream set it
+    error_body    describes an error that is the whole response
+    error_event   encodes an error that ends a stream; endpoints that open theirs first set it
     stream_headers  of a stream
     """
 
-    def __init__(self, send: Send, *, timeout_s: float, error_body: ErrorBody = error_body) -> None:
+    def __init__(self, send: Send, *, timeout_s: float, error_shape: ErrorShape = OPENAI) -> None:
         self._send = send
         self._timeout_s = timeout_s
-        self.error_body = error_body
-        self.error_event: Callable[[HeadwayError], bytes] = lambda error: sse.event(error_body(error))
+        self.error_body = error_shape.body
+        self.error_event: Callable[[HeadwayError], bytes] = error_shape.event
         self.stream_headers: Headers = sse.HEADERS
         self.started = False
         self.complete = False

@@ -12,8 +12,7 @@ from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import InvalidRequest
-from headway.gateway.request_info import MAX_PATH_CHARS, method_of
-from headway.wire.errors import error_body
+from headway.gateway.request_info import MAX_PATH_CHARS, method_of, request_info
 
 _SENTENCES: Final = {
     404: "there is no such address here; /openapi.json lists those there are.",
@@ -38,7 +37,8 @@ class Routes:
 
 def _response(scope: Scope, error: HTTPException) -> Response:
     why = _SENTENCES.get(error.status_code, error.detail)
-    body = error_body(InvalidRequest(f"{method_of(scope)} {scope['path'][:MAX_PATH_CHARS]}: {why}"))
+    failure = InvalidRequest(f"{method_of(scope)} {scope['path'][:MAX_PATH_CHARS]}: {why}")
+    body = request_info(scope).error_shape.body(failure)
     return Response(
         msgspec.json.encode(body), error.status_code, error.headers, media_type="application/json"
     )

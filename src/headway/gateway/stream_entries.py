@@ -9,8 +9,7 @@ from headway.gateway.text_events import Piece, TextEvent, ToolCallArguments
 from headway.streams.ids import Cursor, event_id
 from headway.streams.record import Entry, Event, EventKind
 from headway.wire import sse
-from headway.wire.errors import error_body
-from headway.wire.messages_response import MESSAGES_PATH, message_error
+from headway.wire.error_shapes import shape_at
 
 
 def entries_of(answer: Answer, events: Sequence[TextEvent]) -> list[Entry]:
@@ -38,9 +37,7 @@ def error_entries(answer: Answer, error: HeadwayError) -> list[Entry]:
 
 def lone_error_event(endpoint: str, error: HeadwayError) -> bytes:
     """Encode an error that ends a stream whose answer is not at hand, as the API at `endpoint` has it, on the wire."""
-    if endpoint == MESSAGES_PATH:
-        return sse.event(message_error(error), "error")
-    return sse.event(error_body(error))  # clients of OpenAI's APIs take it for an error on any of them
+    return shape_at(endpoint).event(error)
 
 
 def lone_error_entries(endpoint: str, error: HeadwayError) -> list[Entry]:

@@ -13,7 +13,7 @@ from headway.gateway.served import ServedModel, TextMaker, Tokenizer
 from headway.gateway.text_events import TextEvent
 from headway.wire import sse
 from headway.wire.chat_request import ChatCall
-from headway.wire.errors import error_body
+from headway.wire.errors import error_event
 from headway.wire.summary import MAX_SUMMARY_TOKENS, cut_summary
 from headway.wire.summary_request import Summary, parse_summary
 from headway.wire.usage import usage_fields
@@ -76,7 +76,7 @@ class SummaryAnswer:
 
     def stream_error(self, error: HeadwayError) -> bytes:
         """Encode an error; nothing follows it."""
-        return sse.event(error_body(error))
+        return error_event(error)
 
     def whole(self, choices: Sequence[CollectedChoice], usage: Usage) -> Summary:
         """Build the response's body."""

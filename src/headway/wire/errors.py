@@ -5,6 +5,7 @@ import math
 import msgspec
 
 from headway.core.errors import HeadwayError
+from headway.wire import sse
 
 
 class ErrorFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +26,11 @@ class ErrorBody(msgspec.Struct, frozen=True):
 def error_body(error: HeadwayError) -> ErrorBody:
     """Describe an error."""
     return ErrorBody(ErrorFields(message=error.message, type=error.type, param=error.param, code=error.code))
+
+
+def error_event(error: HeadwayError) -> bytes:
+    """Encode an error that ends a stream; clients take it for one on any of OpenAI's APIs."""
+    return sse.event(error_body(error))
 
 
 def retry_after(error: HeadwayError) -> str | None:

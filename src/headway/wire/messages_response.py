@@ -6,6 +6,7 @@ import msgspec
 
 from headway.core.errors import HeadwayError
 from headway.core.messages import Usage
+from headway.wire import sse
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
@@ -145,6 +146,11 @@ MESSAGES_PATH: Final = "/v1/messages"
 def message_error(error: HeadwayError) -> MessageError:
     """Describe an error in Anthropic's shape."""
     return MessageError(MessageErrorFields(_ERROR_TYPES.get(error.status, "api_error"), error.message))
+
+
+def message_error_event(error: HeadwayError) -> bytes:
+    """Encode an error that ends a stream."""
+    return sse.event(message_error(error), "error")
 
 
 def message_usage(usage: Usage) -> MessageUsage:
