@@ -461,3 +461,48 @@ async def test_attaching_checks_the_owner_the_epoch_and_the_place(gateways: Gate
         attach(await log.find(A), "tok", Cursor(1, 3))
     with pytest.raises(StreamNotFound):
         attach(await log.find(A), "other", Cursor(1, 3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "limits",
+    [StreamLimits(max_total_events=40), StreamLimits(max_total_bytes=40 * entry("x").num_bytes)],
+    ids=["events", "bytes"],
+)
+async def test_one_owner_cannot_fill_what_all_have_together(
+    kind: str, limits: StreamLimits, tmp_path: Path
+) -> None:
+    async with open_gateways(kind, tmp_path, limits) as gateways:
+        log, other = gateways.one, gateways.two
+        greedy = await log.create(A, "greedy", b"")
+        assert await log.append(greedy, 0, [entry("x")] * 35) == 35  # alone, he may have it all
+        modest = await other.create(B, "modest", b"")
+        assert await log.append(greedy, 35, [entry("x")]) is None  # 35 of 40, and half is his part
+        assert await other.append(modest, 0, [entry("x")] * 5) == 5
+        assert await other.append(modest, 5, [entry("x")]) is None  # there is no more
+        await log.ack(A, 1, 20)
+        assert await other.append(modest, 5, [entry("x")] * 10) == 15  # 30 of 40: it is not crowded
+        assert await log.append(greedy, 35, [entry("x")] * 5) == 40  # his part, exactly
+        assert await log.append(greedy, 40, [entry("x")]) is None
+        assert await other.append(modest, 15, [entry("x")] * 5) == 20
+        await other.remove(B)
+        assert await log.append(greedy, 40, [entry("x")] * 20) == 60  # alone again
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_owner_cannot_begin_all_the_streams_that_there_may_be(kind: str, tmp_path: Path) -> None:
+    async with open_gateways(kind, tmp_path, StreamLimits(max_streams=8, settle_ms=1)) as gateways:
+        log = gateways.one
+        for number in range(6):
+            await log.create(f"{number:032x}", "greedy", b"")
+        await log.create(A, "modest", b"")
+        with pytest.raises(StreamLogFull):
+            await log.create(B, "greedy", b"")
+        await log.create(B, "modest", b"")
+        with pytest.raises(StreamLogFull):
+            await gateways.two.create(C, "third", b"")
+        for number in range(3):
+            await gateways.two.remove(f"{number:032x}")
+        await gateways.two.create(C, "third", b"")
+        with pytest.raises(StreamLogFull):
+            await log.create("d" * 32, "greedy", b"")  # of eight a third is less than four

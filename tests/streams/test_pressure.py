@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from headway.core.clock import NS_PER_S
-from headway.streams.limits import StreamLimits, Usage, fits
+from headway.streams.limits import Shares, StreamLimits, Usage, fits, has_room
 from headway.streams.pressure import PATIENCE_NS, Pressure, after_attempt, patience_left_ns
 
 
@@ -28,7 +28,8 @@ def test_bounds_hold_for_one_stream_and_all_and_an_empty_stream_takes_what_all_h
     limits = StreamLimits(max_events=4, max_bytes=10, max_total_events=20, max_total_bytes=50)
 
     def may(num_events: int, num_bytes: int, stream: tuple[int, int], total: tuple[int, int]) -> bool:
-        return fits(num_events, num_bytes, Usage(*stream), Usage(*total), limits)
+        alone = Shares(Usage(*total), Usage(*total), 1)
+        return fits(num_events, num_bytes, Usage(*stream), alone, limits)
 
     assert may(3, 9, (1, 1), (1, 1))
     assert not may(4, 1, (1, 1), (1, 1))
@@ -37,3 +38,13 @@ def test_bounds_hold_for_one_stream_and_all_and_an_empty_stream_takes_what_all_h
     assert not may(21, 1, (0, 0), (0, 0))
     assert not may(1, 51, (0, 0), (0, 0))
     assert not may(1, 1, (1, 1), (20, 1))
+
+
+def test_an_owner_has_whatever_there_is_until_it_is_crowded_and_then_an_equal_part() -> None:
+    assert has_room(75, 0, 0, 100, 4)
+    assert not has_room(76, 0, 0, 100, 4)
+    assert has_room(25, 0, 70, 100, 4)
+    assert not has_room(26, 0, 70, 100, 4)
+    assert not has_room(1, 25, 75, 100, 4)
+    assert has_room(100, 0, 0, 100, 1)
+    assert not has_room(1, 0, 100, 100, 4)

@@ -11,7 +11,8 @@ from headway.streams.record import Entry
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 CROWDED: Final = 0.75
-"""The share of any bound on all streams together beyond which those that are over go before their time."""
+"""The share of any bound on all streams together beyond which those that are over go before their time, and each owner has
+an equal part."""
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,8 +20,8 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     max_events, max_bytes              of one stream, not acknowledged: a client that acknowledges nothing gets an answer of
                                        8,192 events, twice what a chat generates unless asked for more
-    max_total_events, max_total_bytes  of all streams together; `meta` counts as bytes
-    max_streams                        that are not gone
+    max_total_events, max_total_bytes  of all streams together; `meta` counts as bytes; see `has_room`
+    max_streams                        that are not gone; likewise
     ttl_ms                             from a stream's end until it is gone, where there is room for so long
     settle_ms                          from a stream's end, however crowded it is (within `ttl_ms`): its reader is about to
                                        get the last events, or was just cut off and comes back for them
@@ -45,11 +46,13 @@ class Usage:
 
     num_events: int = 0
     num_bytes: int = 0
+    num_streams: int = 0
 
-    def add(self, num_events: int, num_bytes: int) -> None:
+    def add(self, num_events: int, num_bytes: int, num_streams: int = 0) -> None:
         """Count more, or less."""
         self.num_events += num_events
         self.num_bytes += num_bytes
+        self.num_streams += num_streams
 
 
 def num_bytes_of(entries: Sequence[Entry]) -> int:
@@ -57,23 +60,51 @@ def num_bytes_of(entries: Sequence[Entry]) -> int:
     return sum(entry.num_bytes for entry in entries)
 
 
-def is_crowded(num_streams: int, total: Usage, limits: StreamLimits) -> bool:
+def is_crowded(total: Usage, limits: StreamLimits) -> bool:
     """Whether what is kept leaves too little room for streams that begin, or go on, before anybody looks again."""
     return (
-        num_streams > CROWDED * limits.max_streams
+        total.num_streams > CROWDED * limits.max_streams
         or total.num_events > CROWDED * limits.max_total_events
         or total.num_bytes > CROWDED * limits.max_total_bytes
     )
 
 
-def fits(num_events: int, num_bytes: int, stream: Usage, total: Usage, limits: StreamLimits) -> bool:
+@dataclass(slots=True)
+class Shares:
+    """What is kept of all, and of one owner among `num_owners` who have streams, himself included."""
+
+    total: Usage
+    own: Usage
+    num_owners: int
+
+
+def has_room(more: int, own: int, total: int, bound: int, num_owners: int) -> bool:
+    """Whether an owner may have `more` of what `bound` bounds for all together.
+
+    Until it is crowded whoever comes, from then on who has less than an equal part: nobody can fill a log for the others.
+    """
+    if total + more > bound:
+        return False
+    return total + more <= CROWDED * bound or (own + more) * num_owners <= bound
+
+
+def may_begin(num_bytes: int, shares: Shares, limits: StreamLimits) -> bool:
+    """Whether one more stream with so much `meta` may begin."""
+    own, total, num_owners = shares.own, shares.total, shares.num_owners
+    return has_room(1, own.num_streams, total.num_streams, limits.max_streams, num_owners) and has_room(
+        num_bytes, own.num_bytes, total.num_bytes, limits.max_total_bytes, num_owners
+    )
+
+
+def fits(num_events: int, num_bytes: int, stream: Usage, shares: Shares, limits: StreamLimits) -> bool:
     """Whether a stream may keep so much more. What comes at once always fits into a stream that keeps nothing."""
+    own, total, num_owners = shares.own, shares.total, shares.num_owners
     fits_stream = stream.num_events == 0 or (
         stream.num_events + num_events <= limits.max_events
         and stream.num_bytes + num_bytes <= limits.max_bytes
     )
     return (
         fits_stream
-        and total.num_events + num_events <= limits.max_total_events
-        and total.num_bytes + num_bytes <= limits.max_total_bytes
+        and has_room(num_events, own.num_events, total.num_events, limits.max_total_events, num_owners)
+        and has_room(num_bytes, own.num_bytes, total.num_bytes, limits.max_total_bytes, num_owners)
     )

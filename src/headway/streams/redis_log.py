@@ -220,7 +220,7 @@ class RedisLog:
         for stream_id in await self._script.due("over", now_ms):
             num_removed += await self._remove(stream_id, now_ms)
         settled_ms = now_ms + self._limits.ttl_ms - self._limits.settle_ms
-        while is_crowded(*await self._script.kept(), self._limits):
+        while is_crowded(await self._script.kept(), self._limits):
             first = (await self._script.due("over", settled_ms))[:_MADE_ROOM_AT_ONCE]
             removed = [await self._remove(stream_id) for stream_id in first]
             num_removed += sum(removed)

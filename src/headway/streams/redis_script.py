@@ -22,7 +22,7 @@ T = TypeVar("T")
 PREFIX: Final = "headway:{streams}:"
 """One hash tag keeps all keys on one node of a cluster (Redis cluster specification, "Hash tags")."""
 CHANNEL: Final = PREFIX + "news"
-_SHARED: Final = (PREFIX + "open", PREFIX + "over", PREFIX + "gone", PREFIX + "total", CHANNEL)
+_SHARED: Final = (*(PREFIX + name for name in ("open", "over", "gone", "total")), CHANNEL, PREFIX + "owners")
 _REPEATABLE: Final = frozenset(("append", "find", "read", "ack", "renew", "remove", "forget"))
 """Asked once more where the answer is missing: a server that was restarted has closed every connection that waits here."""
 _AT_ONCE: Final = 500
@@ -67,12 +67,11 @@ class StreamScript:
                 due = await self._ask(lambda: self._client.zrange(key, 0, num_too_many - 1))
         return [stream_id.decode() for stream_id in due]
 
-    async def kept(self) -> tuple[int, Usage]:
-        """Return how many streams are kept, and what of them."""
-        fields = ("streams", "events", "bytes")
+    async def kept(self) -> Usage:
+        """Return what is kept of all."""
+        fields = ("events", "bytes", "streams")
         found = await self._ask(lambda: self._client.hmget(PREFIX + "total", fields))
-        num_streams, num_events, num_bytes = (int(value or 0) for value in found)
-        return num_streams, Usage(num_events, num_bytes)
+        return Usage(*(int(value or 0) for value in found))
 
     async def close(self) -> None:
         """Close the connections."""

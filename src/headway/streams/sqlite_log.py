@@ -64,7 +64,7 @@ class SqliteLog:
 
     async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
         """Begin a stream."""
-        self._table.check_new(stream_id, meta)
+        self._table.check_new(stream_id, owner, meta)
         record = StreamRecord(stream_id=stream_id, owner=owner, created_ms=self._now_ms(), meta=meta)
         return await self._do(
             lambda db: self._file.create(db, record), lambda _: self._table.take(self._table.add(record))

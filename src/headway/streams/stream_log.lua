@@ -2,11 +2,12 @@
 -- those of table.py; tests hold both to one contract. Times are the caller's, in milliseconds.
 --
 -- KEYS: 1 the stream, 2 its events (a list: acked + 1 to last), 3 its progress, 4 open streams by the end of their lease,
--- 5 streams that are over and 6 those that are gone by when that ends, 7 what is kept of all, 8 where news go
+-- 5 streams that are over and 6 those that are gone by when that ends, 7 what is kept of all, 8 where news go, 9 how many
+-- owners have streams, whose each is ("of ID"), and what is kept of whom ("events OWNER", "bytes OWNER", "streams OWNER")
 -- ARGV: 1 the function, 2 who calls, then what the function takes
 -- An event is four bytes of its size, as limits count it, and the event.
 
-local stream, events, progress, open, over, gone, total = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local stream, events, progress, open, over, gone, total, owners = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[9]
 local id = string.match(stream, '(%x+)$')
 
 local function get(field) return redis.call('HGET', stream, field) end
@@ -16,6 +17,29 @@ local function count(num_events, num_bytes, num_streams) -- "+ 0": Lua writes -0
   redis.call('HINCRBY', total, 'events', num_events + 0)
   redis.call('HINCRBY', total, 'bytes', num_bytes + 0)
   redis.call('HINCRBY', total, 'streams', num_streams + 0)
+  local owner = redis.call('HGET', owners, 'of ' .. id)
+  if not owner then return end
+  redis.call('HINCRBY', owners, 'events ' .. owner, num_events + 0)
+  redis.call('HINCRBY', owners, 'bytes ' .. owner, num_bytes + 0)
+  local left = redis.call('HINCRBY', owners, 'streams ' .. owner, num_streams + 0)
+  if num_streams > 0 and left == 1 then redis.call('HINCRBY', owners, 'owners', 1) end
+  if num_streams < 0 then
+    redis.call('HDEL', owners, 'of ' .. id)
+    if left <= 0 then
+      redis.call('HDEL', owners, 'events ' .. owner, 'bytes ' .. owner, 'streams ' .. owner)
+      if redis.call('HINCRBY', owners, 'owners', -1) <= 0 then redis.call('DEL', owners) end
+    end
+  end
+end
+local function of_owner(owner, field) return tonumber(redis.call('HGET', owners, field .. ' ' .. owner) or 0) end
+local function num_owners(owner) -- himself included
+  local found = tonumber(redis.call('HGET', owners, 'owners') or 0)
+  return of_owner(owner, 'streams') > 0 and found or found + 1
+end
+local function has_room(owner, field, more, bound)
+  local all = of_all(field) + more
+  if all > bound then return false end
+  return all <= 0.75 * bound or (of_owner(owner, field) + more) * num_owners(owner) <= bound
 end
 local function tell(what) redis.call('PUBLISH', KEYS[8], ARGV[2] .. ' ' .. what .. ' ' .. id) end
 local function boot() return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') end
@@ -43,9 +67,12 @@ local calls = {}
 -- owner, created, meta, due, max_streams, max_total_bytes
 function calls.create(owner, created, meta, due, max_streams, max_bytes)
   if get('state') then return {'exists'} end
-  if of_all('streams') >= tonumber(max_streams) or of_all('bytes') + #meta > tonumber(max_bytes) then return {'full'} end
+  if not has_room(owner, 'streams', 1, tonumber(max_streams)) or not has_room(owner, 'bytes', #meta, tonumber(max_bytes)) then
+    return {'full'}
+  end
   redis.call('HSET', stream, 'owner', owner, 'created', created, 'meta', meta, 'epoch', 1, 'state', 'open', 'acked', 0,
     'last', 0, 'bytes', 0, 'fence', 1, 'run', boot())
+  redis.call('HSET', owners, 'of ' .. id, owner)
   count(0, #meta, 1)
   hold(due)
   return {'ok'}
@@ -62,8 +89,8 @@ function calls.append(fence, nonce, after, due, ending, piece, num_bytes, max_ev
   if ending == '' then
     local kept = last - acked
     if kept > 0 and (kept + #added > tonumber(max_events) or kept_bytes + num_bytes > tonumber(max_bytes))
-      or of_all('events') + #added > tonumber(max_all_events)
-      or of_all('bytes') + num_bytes > tonumber(max_all_bytes) then
+      or not has_room(get('owner'), 'events', #added, tonumber(max_all_events))
+      or not has_room(get('owner'), 'bytes', num_bytes, tonumber(max_all_bytes)) then
       return {'full'}
     end
   end

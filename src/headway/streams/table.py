@@ -5,11 +5,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from headway.core.errors import InvalidRequest, StreamLogFull
 from headway.streams.ids import stream_not_found
-from headway.streams.limits import StreamLimits, Usage, fits, is_crowded, num_bytes_of
+from headway.streams.limits import Shares, StreamLimits, Usage, fits, is_crowded, may_begin, num_bytes_of
 from headway.streams.log import LeaseLost, StreamExists
 from headway.streams.record import (
     EndState,
@@ -73,7 +74,8 @@ class StreamTable:
         self._open: dict[str, StoredStream] = {}
         self._over: OrderedDict[str, StoredStream] = OrderedDict()
         self._gone: OrderedDict[str, StoredStream] = OrderedDict()
-        self.total = Usage()
+        self._total = Usage()
+        self._owners: dict[str, Usage] = {}  # of those who have streams that are not gone
 
     def get(self, stream_id: str) -> StoredStream | None:
         """Return a stream, or None."""
@@ -87,12 +89,11 @@ class StreamTable:
         )
         return self._now_ms() + lasts_ms
 
-    def check_new(self, stream_id: str, meta: bytes) -> None:
+    def check_new(self, stream_id: str, owner: str, meta: bytes) -> None:
         """Raise StreamExists unless the id is new, StreamLogFull unless one more stream may begin."""
         if self.get(stream_id) is not None:
             raise StreamExists(stream_id)
-        is_full = len(self._open) + len(self._over) >= self._limits.max_streams
-        if is_full or self.total.num_bytes + len(meta) > self._limits.max_total_bytes:
+        if not may_begin(len(meta), self._shares(owner), self._limits):
             raise StreamLogFull("Too many resumable streams are kept; retry later, or without resuming.")
 
     def add(self, record: StreamRecord, events: Sequence[Entry] = (), due_ms: int = 0) -> StoredStream:
@@ -103,7 +104,7 @@ class StreamTable:
             return stream
         stream.events = list(events)
         stream.num_bytes = num_bytes_of(events)
-        self.total.add(len(events), stream.num_bytes + len(record.meta))
+        self._count(record.owner, len(events), stream.num_bytes + len(record.meta), 1)
         (self._open if record.state == "open" else self._over)[record.stream_id] = stream
         return stream
 
@@ -130,8 +131,8 @@ class StreamTable:
         if after != stream.last_seq:
             check_position(stream.acked, stream.last_seq, after)
             raise stale_epoch()
-        usage = Usage(len(stream.events), stream.num_bytes)
-        return end is not None or fits(len(entries), num_bytes_of(entries), usage, self.total, self._limits)
+        usage, shares = Usage(len(stream.events), stream.num_bytes), self._shares(stream.owner)
+        return end is not None or fits(len(entries), num_bytes_of(entries), usage, shares, self._limits)
 
     def append(self, lease: Lease, entries: Sequence[Entry], end: EndState | None) -> int:
         """Carry out an append that may be; return the last number. Raises LeaseLost."""
@@ -139,7 +140,7 @@ class StreamTable:
         num_bytes = num_bytes_of(entries)
         stream.events += entries
         stream.num_bytes += num_bytes
-        self.total.add(len(entries), num_bytes)
+        self._count(stream.owner, len(entries), num_bytes)
         stream.due_ms = self.due_ms(end)
         if end is not None:
             stream.state = move(stream.state, end)
@@ -167,7 +168,7 @@ class StreamTable:
         del stream.events[:num_events]
         stream.acked = seq
         stream.num_bytes -= num_bytes
-        self.total.add(-num_events, -num_bytes)
+        self._count(stream.owner, -num_events, -num_bytes)
         return True
 
     def orphans(self) -> list[str]:
@@ -195,7 +196,7 @@ class StreamTable:
             return False
         last_seq = stream.last_seq
         self._drop_events(stream)
-        self.total.add(0, -len(stream.meta))
+        self._count(stream.owner, 0, -len(stream.meta), -1)
         stream.meta = b""
         stream.acked = last_seq
         stream.state = move(stream.state, "gone")
@@ -220,17 +221,14 @@ class StreamTable:
 
     def _leaving(self, now_ms: int) -> list[str]:
         leaving: list[str] = []
-        num_streams = len(self._open) + len(self._over)
-        left = Usage(self.total.num_events, self.total.num_bytes)
+        left = replace(self._total)
         settled_ms = now_ms + self._limits.ttl_ms - self._limits.settle_ms
         for stream_id, stream in self._over.items():
-            may_leave = stream.due_ms <= settled_ms and is_crowded(
-                num_streams - len(leaving), left, self._limits
-            )
+            may_leave = stream.due_ms <= settled_ms and is_crowded(left, self._limits)
             if stream.due_ms > now_ms and not may_leave:
                 break
             leaving.append(stream_id)
-            left.add(-len(stream.events), -(stream.num_bytes + len(stream.meta)))
+            left.add(-len(stream.events), -(stream.num_bytes + len(stream.meta)), -1)
         return leaving
 
     def _kept(self, stream_id: str, epoch: int) -> StoredStream:
@@ -242,9 +240,20 @@ class StreamTable:
         return stream
 
     def _drop_events(self, stream: StoredStream) -> None:
-        self.total.add(-len(stream.events), -stream.num_bytes)
+        self._count(stream.owner, -len(stream.events), -stream.num_bytes)
         stream.events.clear()
         stream.num_bytes = 0
+
+    def _count(self, owner: str, num_events: int, num_bytes: int, num_streams: int = 0) -> None:
+        own = self._owners.setdefault(owner, Usage())
+        for usage in (self._total, own):
+            usage.add(num_events, num_bytes, num_streams)
+        if not own.num_streams:
+            del self._owners[owner]
+
+    def _shares(self, owner: str) -> Shares:
+        own = self._owners.get(owner)
+        return Shares(self._total, own or Usage(), len(self._owners) + (own is None))
 
 
 def never_was(seq: int) -> InvalidRequest:
