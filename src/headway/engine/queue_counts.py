@@ -2,7 +2,7 @@
 
 Each class has a line of its own, so that no flood of a worse one refuses a better one. Where one is full, the tenant with
 most in it gives way to one with less: whoever floods pushes out himself (longest queue drop: Suter and others, INFOCOM
-1998). The lines before remote engines are bounded alike (`flow/shares.py`).
+1998). The lines before remote engines are bounded alike (`flow/lines.py`).
 """
 
 from dataclasses import dataclass

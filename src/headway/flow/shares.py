@@ -7,16 +7,16 @@ remote engine cannot be made to set a stream aside and take it up again:
 - where `high` within its share finds no place, a request of `low` that has no token yet is ended for it, the latest first.
 
 Lines are bounded by class, so that no flood of a worse one refuses a better one. Where one is full, the latest of the tenant
-with most in it goes: whoever floods pushes out himself (longest queue drop: Suter and others, INFOCOM 1998).
+with most in it goes (`lines.py`).
 """
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
 from headway.core.request import ServiceClass
 from headway.engine.accounts import HIGH, LOW, RANKS, Accounts
 from headway.engine.policies.turns import equals, next_rank
+from headway.flow.lines import Lines
 
 
 @dataclass(slots=True, eq=False)
@@ -46,9 +46,8 @@ class RemoteQueue:
     lend_high: Literal["idle", "never"] = "never"
     num_places: int = 8
     max_waiting: int = 1024
-    num_waiting: int = 0
     running: set[Ticket] = field(default_factory=set)
-    _waiting: dict[int, dict[str, deque[Ticket]]] = field(default_factory=dict)
+    _waiting: dict[int, Lines[str, Ticket]] = field(default_factory=dict)
     _accounts: Accounts = field(init=False)
     _num_tickets: int = 0
     _busy_since_ns: int | None = None
@@ -58,17 +57,14 @@ class RemoteQueue:
 
     def crowded_out(self, service_class: ServiceClass) -> Ticket | None:
         """Return who has to go, as one too many of a class waits; perhaps who came last. It has not gone yet."""
-        tenants = self._waiting.get(RANKS[service_class], {})
-        if sum(map(len, tenants.values())) <= self.max_waiting:
-            return None
-        return max(tenants.values(), key=lambda line: (len(line), line[-1].order))[-1]
+        lines = self._lines(RANKS[service_class])
+        return lines.crowded_out() if len(lines) > self.max_waiting else None
 
     def arrive(self, service_class: ServiceClass, tenant: str, num_prompt_tokens: int) -> Ticket:
         """Return the ticket of a request that came; it waits until `turns` lets it go, or it is crowded out."""
         self._num_tickets += 1
         ticket = Ticket(self._num_tickets, RANKS[service_class], tenant, num_prompt_tokens)
-        self._waiting.setdefault(ticket.rank, {}).setdefault(tenant, deque()).append(ticket)
-        self.num_waiting += 1
+        self._lines(ticket.rank).append(tenant, ticket)
         self._accounts.enter(tenant)
         return ticket
 
@@ -84,7 +80,7 @@ class RemoteQueue:
                     break
                 self.leave(victim)
                 displaced.append(victim)
-            self._stop_waiting(ticket)
+            self._lines(ticket.rank).remove(ticket.tenant, ticket)
             self.running.add(ticket)
             self._accounts.charge(ticket.rank, ticket.tenant, ticket.num_prompt_tokens, 0, now_ns)
             started.append(ticket)
@@ -101,33 +97,27 @@ class RemoteQueue:
         if ticket in self.running:
             self.running.remove(ticket)
             self._accounts.leave(ticket.tenant)
-        elif self._stop_waiting(ticket):
+        elif self._lines(ticket.rank).remove(ticket.tenant, ticket):
             self._accounts.leave(ticket.tenant)
 
-    def _stop_waiting(self, ticket: Ticket) -> bool:
-        """Return whether it waited."""
-        tenants = self._waiting.get(ticket.rank, {})
-        line = tenants.get(ticket.tenant, deque())
-        if ticket not in line:
-            return False
-        line.remove(ticket)
-        self.num_waiting -= 1
-        if not line:
-            del tenants[ticket.tenant]
-            if not tenants:
-                del self._waiting[ticket.rank]
-        return True
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def _lines(self, rank: int) -> Lines[str, Ticket]:
+        return self._waiting.setdefault(rank, Lines())
 
     def _next(self, now_ns: int) -> Ticket | None:
         """Return who is next, None where nobody may go before another one ends."""
         has_room = self._has_room_for_others()
-        ranks = [rank for rank in self._waiting if rank == HIGH or has_room]
+        ranks = [rank for rank, lines in self._waiting.items() if len(lines) and (rank == HIGH or has_room)]
         if not ranks:
             return None
-        tenants = self._waiting[next_rank(ranks, self._use(now_ns))]
-        served = {name: self._accounts.served.get(name, 0) for name in tenants}
+        lines = self._waiting[next_rank(ranks, self._use(now_ns))]
+        served = {name: self._accounts.served.get(name, 0) for name in lines}
         names = equals(served, self._accounts.lead(now_ns))
-        return min((tenants[name][0] for name in names), key=lambda ticket: ticket.order)
+        return min((lines.first(name) for name in names), key=lambda ticket: ticket.order)
 
     def _has_room_for_others(self) -> bool:
         """Whether a place is free that is not kept for high."""

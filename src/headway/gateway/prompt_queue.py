@@ -2,13 +2,15 @@
 
 One thread tokenises for everybody. In order of arrival alone whoever sends most would hold up all others: so next is the
 user whose last turn was longest ago, and of his prompts the first. Where too much waits the latest of the user with most in
-it goes: whoever floods pushes out himself (longest queue drop: Suter and others, INFOCOM 1998).
+it goes (`flow/lines.py`).
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
+
+from headway.flow.lines import Lines
 
 User = tuple[str, str]
 """(tenant, user)."""
@@ -39,42 +41,38 @@ class PromptQueue:
         self._num_bytes = 0
         self._taken: set[Ticket] = set()
         self._taken_bytes = 0
-        self._lines: dict[User, deque[Ticket]] = {}
+        self._lines: Lines[User, Ticket] = Lines()
         self._turns: OrderedDict[User, int] = OrderedDict()  # the last one of each user, the latest last
         self._num_turns = 0
-        self._num_waiting = 0
 
     def __len__(self) -> int:
         """Prompts that wait or are worked on."""
-        return self._num_waiting + len(self._taken)
+        return len(self._lines) + len(self._taken)
 
     def enter(self, user: User, num_bytes: int) -> Ticket:
         """Return the ticket of a prompt that came; it waits until it is taken, or crowded out."""
         self._num_tickets += 1
         ticket = Ticket(self._num_tickets, user, num_bytes)
-        self._lines.setdefault(user, deque()).append(ticket)
-        self._num_waiting += 1
+        self._lines.append(user, ticket)
         self._num_bytes += num_bytes
         return ticket
 
     def crowded_out(self) -> Ticket | None:
         """Return who has to go, as too much is here; perhaps who came last. It has not gone yet."""
         too_many = len(self) > self._max_prompts
-        if not self._lines or not (too_many or (self._num_bytes > self._max_bytes and len(self) > 1)):
+        if not (too_many or (self._num_bytes > self._max_bytes and len(self) > 1)):
             return None
-        size: Callable[[deque[Ticket]], int] = len if too_many else _num_bytes
-        return max(self._lines.values(), key=lambda line: (size(line), line[-1].order))[-1]
+        return self._lines.crowded_out(len if too_many else _num_bytes)
 
     def take(self) -> Ticket | None:
         """Return who is next, None where the thread has enough to do."""
-        if not self._lines:
+        if not len(self._lines):
             return None
         user = min(self._lines, key=lambda name: self._turns.get(name, 0))
-        line = self._lines[user]
-        if self._taken and self._taken_bytes + line[0].num_bytes > AHEAD_BYTES:
+        ticket = self._lines.first(user)
+        if self._taken and self._taken_bytes + ticket.num_bytes > AHEAD_BYTES:
             return None
-        ticket = line[0]
-        self._remove(ticket)
+        self._lines.remove(user, ticket)
         self._num_turns += 1
         self._turns[user] = self._num_turns
         self._turns.move_to_end(user)
@@ -89,21 +87,10 @@ class PromptQueue:
         if ticket in self._taken:
             self._taken.remove(ticket)
             self._taken_bytes -= ticket.num_bytes
-        elif not self._remove(ticket):
+        elif not self._lines.remove(ticket.user, ticket):
             return
         self._num_bytes -= ticket.num_bytes
 
-    def _remove(self, ticket: Ticket) -> bool:
-        """Take a ticket out of its line; return whether it waited."""
-        line = self._lines.get(ticket.user, deque())
-        if ticket not in line:
-            return False
-        line.remove(ticket)
-        self._num_waiting -= 1
-        if not line:
-            del self._lines[ticket.user]
-        return True
 
-
-def _num_bytes(line: deque[Ticket]) -> int:
+def _num_bytes(line: Collection[Ticket]) -> int:
     return sum(ticket.num_bytes for ticket in line)
