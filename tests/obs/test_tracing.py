@@ -1,10 +1,12 @@
 import http.server
 import logging
+import os
 import queue
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -111,11 +113,26 @@ def silent_collector() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_collector_that_never_answers_holds_up_nobody(silent_collector: str) -> None:
-    traces = tracing(otlp_exporter(silent_collector))
-    for _ in range(200):
-        traces.on_call(ended_call())
-    traces.close(timeout_s=0)
+_HELD_UP_BY_NOBODY = """
+import sys
+from headway.obs.tracing import Tracing, otlp_exporter
+from support.ended_calls import ended_call
+
+traces = Tracing(otlp_exporter(sys.argv[1]), sample_ratio=1.0, wall_time_ns=lambda: 10**18)
+for _ in range(200):
+    traces.on_call(ended_call())
+traces.close(timeout_s=0)
+"""
+
+
+def test_a_collector_that_never_answers_holds_up_neither_calls_nor_the_end_of_the_process(
+    silent_collector: str,
+) -> None:
+    paths = os.pathsep.join(filter(None, sys.path))
+    program = [sys.executable, "-c", _HELD_UP_BY_NOBODY, silent_collector]
+    began_s = time.monotonic()
+    subprocess.run(program, check=True, timeout=60, env=os.environ | {"PYTHONPATH": paths})
+    assert time.monotonic() - began_s < 25  # waiting for it would take 30
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
