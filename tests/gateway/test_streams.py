@@ -1,6 +1,7 @@
 """How a gateway keeps house: what waits, what another gateway took and lost, what goes wrong."""
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -20,7 +21,7 @@ from headway.gateway.request_record import RequestRecord
 from headway.gateway.streams import Begun, Streams
 from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
-from headway.streams.record import Lease, Recovery
+from headway.streams.record import Entry, Lease, Recovery
 from support.asgi_client import Exchange
 from support.byte_text import ByteTokenizer
 from support.gateway_app import MODEL, Service, service
@@ -171,8 +172,10 @@ class Hesitant(MemoryLog):
         super().__init__(StreamLimits(), WallClock())
         self.began, self.says_so = asyncio.Event(), asyncio.Event()
 
-    async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
-        lease = await super().create(stream_id, owner, meta)
+    async def create(
+        self, stream_id: str, owner: str, meta: bytes, entries: Sequence[Entry] = (), progress: bytes = b""
+    ) -> Lease:
+        lease = await super().create(stream_id, owner, meta, entries, progress)
         self.stream_id = stream_id
         self.began.set()
         await self.says_so.wait()

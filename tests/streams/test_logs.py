@@ -12,7 +12,7 @@ from headway.streams.ids import START, Cursor
 from headway.streams.limits import StreamLimits
 from headway.streams.log import LeaseLost, StreamExists, StreamLog
 from headway.streams.record import Entry, Lease, StreamRecord, attach
-from support.stream_logs import KINDS, Gateways, open_gateways
+from support.stream_logs import KINDS, LIMITS, Gateways, open_gateways
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +65,22 @@ async def test_events_are_numbered_and_read_in_order_as_they_were(gateways: Gate
     assert await log.find(A) == StreamRecord(
         stream_id=A, owner="tok", created_ms=gateways.clock.ms, meta=b"\x00meta", last_seq=3
     )
+
+
+async def test_a_stream_begins_with_its_first_events_and_progress_or_not_at_all(gateways: Gateways) -> None:
+    log = gateways.one
+    lease = await log.create(A, "tok", b"meta", [entry("1"), entry("2")], b"p")
+    assert await texts(gateways.two, A) == ["1", "2"]
+    assert await log.append(lease, 2, [entry("3")], b"q") == 3
+    gateways.clock.ms += LIMITS.lease_ms
+    recovery = await gateways.two.take_over(A)
+    assert recovery is not None
+    assert (recovery.progress, recovery.record.last_seq, recovery.record.meta) == ((b"p", b"q"), 3, b"meta")
+    for _ in range(2):
+        with pytest.raises(StreamLogFull):
+            await log.create(B, "tok", b"", [entry("x")] * (LIMITS.max_total_events - 2))
+        assert await log.find(B) is None
+    await log.create(B, "tok", b"", [entry("x")])
 
 
 async def test_the_last_append_ends_the_stream(gateways: Gateways) -> None:

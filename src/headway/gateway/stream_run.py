@@ -6,6 +6,7 @@ It knows no HTTP.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import msgspec
 
@@ -131,15 +132,19 @@ class StreamRun:
         if self._writer is not None:
             return
         if self._opening is None:
-            self._opening = asyncio.ensure_future(self._create())
-            self._opening.add_done_callback(_look_at)
+            self._begin((), b"")
+        assert self._opening is not None
         # Whoever stops waiting must not leave a stream in the log that nobody here knows of.
         await asyncio.shield(self._opening)
 
-    async def _create(self) -> None:
-        lease = await self._log.create(self.stream_id, self._owner, self._meta)
+    def _begin(self, entries: Sequence[Entry], steps: bytes) -> None:
+        self._opening = asyncio.ensure_future(self._create(entries, steps))
+        self._opening.add_done_callback(_look_at)
+
+    async def _create(self, entries: Sequence[Entry], steps: bytes) -> None:
+        lease = await self._log.create(self.stream_id, self._owner, self._meta, entries, steps)
         self._writer = StreamWriter(
-            self._log, lease, 0, clock=self._clock, patience_ns=self._terms.patience_ns
+            self._log, lease, len(entries), clock=self._clock, patience_ns=self._terms.patience_ns
         )
         self.opened.set_result(None)
 
@@ -187,10 +192,15 @@ class StreamRun:
             self._grace = None
 
     async def _write(self, entries: list[Entry]) -> None:
+        steps = b""
+        if entries:
+            steps, self._steps = self._steps, b""
+        if self._writer is None and self._opening is None:
+            self._begin(entries, steps)
+            entries = []
         await self.open()
         if entries:
             assert self._writer is not None
-            steps, self._steps = self._steps, b""
             await self._writer.write(entries, steps)
 
     async def _finish(self) -> None:

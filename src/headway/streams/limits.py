@@ -88,11 +88,11 @@ def has_room(more: int, own: int, total: int, bound: int, num_owners: int) -> bo
     return total + more <= CROWDED * bound or (own + more) * num_owners <= bound
 
 
-def may_begin(num_bytes: int, shares: Shares, limits: StreamLimits) -> bool:
-    """Whether one more stream with so much `meta` may begin."""
+def may_begin(num_events: int, num_bytes: int, shares: Shares, limits: StreamLimits) -> bool:
+    """Whether one more stream may begin that keeps so much at once, `meta` included."""
     own, total, num_owners = shares.own, shares.total, shares.num_owners
-    return has_room(1, own.num_streams, total.num_streams, limits.max_streams, num_owners) and has_room(
-        num_bytes, own.num_bytes, total.num_bytes, limits.max_total_bytes, num_owners
+    return fits(num_events, num_bytes, Usage(), shares, limits) and has_room(
+        1, own.num_streams, total.num_streams, limits.max_streams, num_owners
     )
 
 

@@ -35,8 +35,14 @@ class StreamLog(Protocol):
     room: Feed
     appends_at_once: bool
 
-    async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
-        """Begin an open stream. Raises StreamLogFull; StreamExists for an id that is known, even of one that is gone."""
+    async def create(
+        self, stream_id: str, owner: str, meta: bytes, entries: Sequence[Entry] = (), progress: bytes = b""
+    ) -> Lease:
+        """Begin an open stream, with what it begins with: as one `append`, at the price of one.
+
+        Raises StreamLogFull where there is no room for all of it; StreamExists for an id that is known, even of one that is
+        gone.
+        """
         ...
 
     async def append(

@@ -20,11 +20,16 @@ class MemoryLog:
         self._table = StreamTable(limits, now_ms)
         self._progress: dict[str, list[bytes]] = {}
 
-    async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
+    async def create(
+        self, stream_id: str, owner: str, meta: bytes, entries: Sequence[Entry] = (), progress: bytes = b""
+    ) -> Lease:
         """Begin a stream."""
-        self._table.check_new(stream_id, owner, meta)
+        self._table.check_new(stream_id, owner, meta, entries)
         record = StreamRecord(stream_id=stream_id, owner=owner, created_ms=self._now_ms(), meta=meta)
-        return self._table.take(self._table.add(record))
+        if progress:
+            self._progress[stream_id] = [progress]
+        self.news.notify(stream_id)
+        return self._table.take(self._table.add(record, entries))
 
     async def append(
         self,

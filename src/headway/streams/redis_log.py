@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self, cast
 
 import msgspec
@@ -103,17 +103,15 @@ class RedisLog:
             raise
         return log
 
-    async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
+    async def create(
+        self, stream_id: str, owner: str, meta: bytes, entries: Sequence[Entry] = (), progress: bytes = b""
+    ) -> Lease:
         """Begin a stream."""
         limits = self._limits
         arguments = (
-            owner,
-            self._now_ms(),
-            meta,
-            self._lease_end(),
-            limits.max_streams,
-            limits.max_total_bytes,
-        )
+            owner, self._now_ms(), meta, self._lease_end(), progress, num_bytes_of(entries),
+            limits.max_streams, limits.max_total_events, limits.max_total_bytes, *_packed(entries),
+        )  # fmt: skip
         try:
             answer = await self._script.call("create", stream_id, *arguments)
         except StreamLogUnavailable:
@@ -140,7 +138,7 @@ class RedisLog:
             lease.fence, f"{self._script.name}.{next(self._nonces)}", after, due_ms, end or "", progress,
             num_bytes_of(entries),
             limits.max_events, limits.max_bytes, limits.max_total_events, limits.max_total_bytes,
-            *(_SIZE.pack(entry.num_bytes) + _encode(entry) for entry in entries),
+            *_packed(entries),
         )  # fmt: skip
         answer = await self._script.call("append", lease.stream_id, *arguments)
         if answer[0] == b"full":
@@ -304,6 +302,11 @@ def _refusal(error: RedisError | OSError) -> HeadwayError:
             f"Streams cannot be kept in this Redis, which does not let {CHANNEL} be heard: {error}."
         )
     return StreamLogUnavailable("Where resumable streams are kept cannot be reached; retry later.")
+
+
+def _packed(entries: Sequence[Entry]) -> Iterator[bytes]:
+    for entry in entries:
+        yield _SIZE.pack(entry.num_bytes) + _encode(entry)
 
 
 def _check_held(answer: list[Any], lease: Lease) -> None:

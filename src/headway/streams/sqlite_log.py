@@ -62,13 +62,23 @@ class SqliteLog:
             table.add(*stored)
         return cls(table, file, journal, now_ms)
 
-    async def create(self, stream_id: str, owner: str, meta: bytes) -> Lease:
-        """Begin a stream."""
-        self._table.check_new(stream_id, owner, meta)
+    async def create(
+        self, stream_id: str, owner: str, meta: bytes, entries: Sequence[Entry] = (), progress: bytes = b""
+    ) -> Lease:
+        """Begin a stream, in one transaction."""
+        self._table.check_new(stream_id, owner, meta, entries)
         record = StreamRecord(stream_id=stream_id, owner=owner, created_ms=self._now_ms(), meta=meta)
-        return await self._do(
-            lambda db: self._file.create(db, record), lambda _: self._table.take(self._table.add(record))
-        )
+        row = Append(stream_id, 0, tuple(entries), progress, None, 0)
+
+        def create(db: sqlite3.Connection) -> None:
+            self._file.create(db, record)
+            self._file.append(db, row)
+
+        def created(_: object) -> Lease:
+            self.news.notify(stream_id)
+            return self._table.take(self._table.add(record, entries))
+
+        return await self._do(create, created)
 
     async def append(
         self,

@@ -64,16 +64,22 @@ end
 
 local calls = {}
 
--- owner, created, meta, due, max_streams, max_total_bytes
-function calls.create(owner, created, meta, due, max_streams, max_bytes)
+-- owner, created, meta, due, progress, num_bytes, three limits, events...
+function calls.create(owner, created, meta, due, piece, num_bytes, max_streams, max_all_events, max_all_bytes, ...)
+  local added = {...}
+  num_bytes = tonumber(num_bytes)
   if get('state') then return {'exists'} end
-  if not has_room(owner, 'streams', 1, tonumber(max_streams)) or not has_room(owner, 'bytes', #meta, tonumber(max_bytes)) then
+  if not has_room(owner, 'streams', 1, tonumber(max_streams))
+    or not has_room(owner, 'events', #added, tonumber(max_all_events))
+    or not has_room(owner, 'bytes', #meta + num_bytes, tonumber(max_all_bytes)) then
     return {'full'}
   end
   redis.call('HSET', stream, 'owner', owner, 'created', created, 'meta', meta, 'epoch', 1, 'state', 'open', 'acked', 0,
-    'last', 0, 'bytes', 0, 'fence', 1, 'run', boot())
+    'last', #added, 'bytes', num_bytes, 'fence', 1, 'run', boot())
   redis.call('HSET', owners, 'of ' .. id, owner)
-  count(0, #meta, 1)
+  count(#added, #meta + num_bytes, 1)
+  for _, event in ipairs(added) do redis.call('RPUSH', events, event) end
+  if piece ~= '' then redis.call('RPUSH', progress, piece) end
   hold(due)
   return {'ok'}
 end

@@ -89,11 +89,12 @@ class StreamTable:
         )
         return self._now_ms() + lasts_ms
 
-    def check_new(self, stream_id: str, owner: str, meta: bytes) -> None:
-        """Raise StreamExists unless the id is new, StreamLogFull unless one more stream may begin."""
+    def check_new(self, stream_id: str, owner: str, meta: bytes, entries: Sequence[Entry]) -> None:
+        """Raise StreamExists unless the id is new, StreamLogFull unless one more stream may begin with all this."""
         if self.get(stream_id) is not None:
             raise StreamExists(stream_id)
-        if not may_begin(len(meta), self._shares(owner), self._limits):
+        num_bytes = len(meta) + num_bytes_of(entries)
+        if not may_begin(len(entries), num_bytes, self._shares(owner), self._limits):
             raise StreamLogFull("Too many resumable streams are kept; retry later, or without resuming.")
 
     def add(self, record: StreamRecord, events: Sequence[Entry] = (), due_ms: int = 0) -> StoredStream:
