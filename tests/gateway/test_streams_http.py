@@ -1,7 +1,9 @@
 """Resumable streams over HTTP: what a client reads in pieces is what an undisturbed client reads."""
 
 import json
+import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from headway.streams.limits import StreamLimits
 from headway.streams.memory_log import MemoryLog
 from support.asgi_client import Exchange
 from support.gateway_app import MODEL, Service, service
+from support.stream_logs import KINDS, open_gateways
 
 pytestmark = pytest.mark.anyio
 
@@ -309,3 +312,20 @@ async def test_shutting_down_cuts_streams_off() -> None:
         rest = (await exchange.read_body()).decode()
     assert json.loads(rest.split("data: ")[-1])["error"]["code"] == "draining"
     await settled(s)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_access_line_tells_how_a_stream_ended_that_was_read_to_its_end(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "headway.access")
+    async with open_gateways(kind, tmp_path, StreamLimits()) as gateways:
+        s = service(streams=Streams(gateways.one, ManualClock()))
+        async with ask(s) as exchange:
+            await s.engine.wait_requests(1)
+            emit(s, TEXT)
+            s.engine.finish(s.engine.requests[0])
+            await exchange.read_all_numbered()
+            await exchange.wait_ended()
+        (line,) = (each.__dict__ for each in caplog.records if each.name == "headway.access")
+    assert (line["outcome"], line["completion_tokens"]) == ("stop", len(TEXT))

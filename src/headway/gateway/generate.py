@@ -3,6 +3,7 @@
 What differs between chat and text completions is in `chat` and `completions`; this walk is the same for both.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from functools import partial
@@ -135,6 +136,8 @@ class Generate(Generic[C]):
             run, done = streams.start(owner, generation, answer, record, open_call.limited, meta)
             gateway.hold_active(done)
             await send_first(streams, run, client, responder)
+            if responder.complete:  # it ends this very moment, and then the access line tells how
+                await asyncio.wait({done})
             return
         try:
             async with generation:
