@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from headway.core.errors import HeadwayError
 from headway.core.messages import Usage
 from headway.gateway.answer import Answer
@@ -32,7 +34,7 @@ def last_entries(answer: Answer, usage: Usage) -> list[Entry]:
 def error_entries(answer: Answer, error: HeadwayError) -> list[Entry]:
     """Return what ends a stream that an error cut off; the last entry is the error, before it what opens an answer."""
     *before, last = _split(answer.stream_error(error), "error")
-    return [*(entry._replace(kind="control") for entry in before), last]
+    return [*(replace(entry, kind="control") for entry in before), last]
 
 
 def lone_error_event(endpoint: str, error: HeadwayError) -> bytes:

@@ -38,8 +38,12 @@ def move(current: StreamState, target: StreamState) -> StreamState:
     return target
 
 
-class Entry(NamedTuple):
-    """What will be an event. `data`: one line; `name`: its type, where an API uses types."""
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What will be an event. `data`: one line; `name`: its type, where an API uses types.
+
+    A log keeps hundreds of thousands. Python's collector, which would stop everything to walk them, does not know of them:
+    they refer to nothing that could refer back.
+    """
 
     kind: EventKind
     data: bytes

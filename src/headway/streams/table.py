@@ -27,7 +27,10 @@ from headway.streams.record import (
 
 
 class StoredStream:
-    """One stream. `events`: those not acknowledged, `acked + 1` to `last_seq`; `due_ms`: when its state ends by itself."""
+    """One stream. `events`: those not acknowledged, `acked + 1` to `last_seq`; `due_ms`: when its state ends by itself.
+
+    Of a stream that is over, as most that are kept are, `events` is a tuple: that, too, Python's collector passes by.
+    """
 
     __slots__ = (
         "acked", "created_ms", "due_ms", "epoch", "events", "fence", "meta", "num_bytes", "owner", "state", "stream_id",
@@ -43,7 +46,7 @@ class StoredStream:
         self.acked = record.acked
         self.fence = 0
         self.due_ms = due_ms
-        self.events: list[Entry] = []
+        self.events: list[Entry] | tuple[Entry, ...] = []
         self.num_bytes = 0
 
     @property
@@ -103,7 +106,7 @@ class StreamTable:
         if record.state == "gone":
             self._gone[record.stream_id] = stream
             return stream
-        stream.events = list(events)
+        stream.events = list(events) if record.state == "open" else tuple(events)
         stream.num_bytes = num_bytes_of(events)
         self._count(record.owner, len(events), stream.num_bytes + len(record.meta), 1)
         (self._open if record.state == "open" else self._over)[record.stream_id] = stream
@@ -139,12 +142,14 @@ class StreamTable:
         """Carry out an append that may be; return the last number. Raises LeaseLost."""
         stream = self.held(lease)
         num_bytes = num_bytes_of(entries)
+        assert isinstance(stream.events, list)  # it is open
         stream.events += entries
         stream.num_bytes += num_bytes
         self._count(stream.owner, len(entries), num_bytes)
         stream.due_ms = self.due_ms(end)
         if end is not None:
             stream.state = move(stream.state, end)
+            stream.events = tuple(stream.events)
             self._over[stream.stream_id] = self._open.pop(stream.stream_id)
         return stream.last_seq
 
@@ -166,7 +171,7 @@ class StreamTable:
         if num_events <= 0:
             return False
         num_bytes = num_bytes_of(stream.events[:num_events])
-        del stream.events[:num_events]
+        stream.events = stream.events[num_events:]
         stream.acked = seq
         stream.num_bytes -= num_bytes
         self._count(stream.owner, -num_events, -num_bytes)
@@ -242,7 +247,7 @@ class StreamTable:
 
     def _drop_events(self, stream: StoredStream) -> None:
         self._count(stream.owner, -len(stream.events), -stream.num_bytes)
-        stream.events.clear()
+        stream.events = []
         stream.num_bytes = 0
 
     def _count(self, owner: str, num_events: int, num_bytes: int, num_streams: int = 0) -> None:
