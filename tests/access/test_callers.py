@@ -11,7 +11,7 @@ from headway.access.callers import open_callers
 from headway.access.config import AccessConfig, parse_access
 from headway.access.jwt_claims import public_id_of
 from headway.access.places import agreed_key, key_path, open_store, state_folder
-from headway.access.server_key import key_check
+from headway.access.server_key import has_key, key_check, read_or_make_key
 from headway.access.token_store import StoreFailed
 from headway.core.clock import ManualClock
 from headway.core.errors import ConfigError, Unauthenticated
@@ -110,6 +110,20 @@ async def test_the_first_key_is_made_and_agreed_on(tmp_path: Path) -> None:
     store = MemoryTokenStore()
     key = await agreed_key(store, tmp_path / "tokens.key", lambda num_bytes: b"k" * num_bytes)
     assert (key, store.key_check) == (b"k" * 32, key_check(b"k" * 32))
+
+
+async def test_a_key_that_is_not_there_is_not_made_for_tokens_that_another_one_keeps(tmp_path: Path) -> None:
+    store = MemoryTokenStore()
+    key = await agreed_key(store, tmp_path / "tokens.key")
+    with pytest.raises(ConfigError, match=r"no key in .*tokens\.kye"):
+        await agreed_key(store, tmp_path / "tokens.kye")
+    assert not has_key(tmp_path / "tokens.kye")
+    other = tmp_path / "other.key"
+    read_or_make_key(other, lambda num_bytes: b"o" * num_bytes)
+    with pytest.raises(ConfigError, match="not the key"):
+        await agreed_key(store, other)
+    assert has_key(other)
+    assert await agreed_key(store, tmp_path / "tokens.key") == key
 
 
 def test_places(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -196,10 +197,14 @@ def test_a_signed_payload_that_is_no_object_is_refused(tmp_path: Path, payload: 
 @pytest.mark.parametrize(
     "claims", [{"iss": "x"}, {"aud": "x"}, {"exp": NOW_S - 30}, {"exp": None}, {"sub": None}]
 )
-def test_claims_that_do_not_count_get_the_answer_of_a_wrong_signature(
-    by_rsa: JwtConfig, claims: dict[str, Any]
+def test_claims_that_do_not_count_get_the_answer_of_a_wrong_signature_and_the_log_names_them(
+    by_rsa: JwtConfig, claims: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused(check(by_rsa), signed(rsa_key(), "RS256", **claims))
+    caplog.set_level(logging.DEBUG)
+    shown = signed(rsa_key(), "RS256", **claims)
+    refused(check(by_rsa), shown)
+    (line,) = (record.getMessage() for record in caplog.records if "JWT" in record.getMessage())
+    assert f"`{next(iter(claims))}`" in line
 
 
 def test_claims_that_nobody_can_be_are_forbidden(by_rsa: JwtConfig) -> None:

@@ -205,13 +205,16 @@ def test_a_message_that_makes_no_sense_is_told_and_ends_the_socket(message: str)
         ("/v1/streams/{}/ws?after=999", 410),
     ],
 )
-def test_a_socket_is_refused_with_a_status(path: str, status: int) -> None:
+def test_a_socket_is_refused_with_a_status_and_no_complaint(
+    path: str, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with running() as (address, _):
         url = f"ws://{address}{path.format(start(address))}"
         with pytest.raises(InvalidStatus) as refused, connect(url):
             pass
         assert refused.value.response.status_code == status
         assert b"code" in (refused.value.response.body or b"")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_client_that_comes_back_goes_on_where_it_stood() -> None:

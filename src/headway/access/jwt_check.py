@@ -15,7 +15,7 @@ from jwt import PyJWS
 from jwt.exceptions import PyJWTError
 
 from headway.access.config import JwtConfig
-from headway.access.jwt_claims import caller_of, valid_until_s
+from headway.access.jwt_claims import NotValid, caller_of, valid_until_s
 from headway.access.jwt_keys import JwtKeys
 from headway.access.recent import Recent
 from headway.core.caller import Caller
@@ -67,28 +67,29 @@ class JwtCheck:
                 return known[0]
             self._known.drop(digest)
             raise Unauthenticated(REFUSED)
-        claims = self._signed_claims(text)
-        ends_s = None if claims is None else valid_until_s(claims, self._config, self._now_s())
-        if claims is None or ends_s is None:
-            raise Unauthenticated(REFUSED)
+        try:
+            claims = self._signed_claims(text)
+            ends_s = valid_until_s(claims, self._config, self._now_s())
+        except NotValid as error:
+            logger.debug("a JWT is refused: %s", error)
+            raise Unauthenticated(REFUSED) from None
         caller = caller_of(claims, self._config, self._server_key)
         self._known.put(digest, (caller, ends_s))
         return caller
 
-    def _signed_claims(self, text: str) -> dict[str, object] | None:
-        """Return the claims of a JWT whose signature is right, None for any other text."""
+    def _signed_claims(self, text: str) -> dict[str, object]:
+        """Return the claims of a JWT whose signature is right; raises NotValid for any other text."""
         if text.count(".") != 2:
-            return None
+            raise NotValid("it has not three parts")
         try:
             header = self._jws.get_unverified_header(text)
             algorithm, key_id = header.get("alg"), header.get("kid")
             if not isinstance(algorithm, str) or algorithm not in self._config.algorithms:
-                return None
+                raise NotValid("`alg` is none of the configured algorithms")
             key = self._keys.find(key_id, algorithm)
             if key is None:
-                return None
+                raise NotValid("no configured key fits its `kid` and `alg`")
             payload = self._jws.decode_complete(text, key, algorithms=[algorithm])["payload"]
             return msgspec.json.decode(payload, type=dict[str, object])
         except (PyJWTError, msgspec.DecodeError, ValueError, RecursionError) as error:
-            logger.debug("a JWT is refused: %s", type(error).__name__)  # the message may quote the JWT
-            return None
+            raise NotValid(type(error).__name__) from None  # its message may quote the JWT

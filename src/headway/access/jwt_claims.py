@@ -26,25 +26,31 @@ _CLASSES: Final[Mapping[str, ServiceClass]] = {name: name for name in get_args(S
 _KINDS: Final[Mapping[str, Kind]] = {name: name for name in get_args(Kind)}
 
 
-def valid_until_s(claims: Claims, config: JwtConfig, now_s: float) -> float | None:
-    """Return until when a JWT counts, leeway included, in seconds since 1970; None if it does not count now, or here."""
+class NotValid(Exception):
+    """A JWT that does not count now, or here; its text says why, and quotes nothing of it."""
+
+
+def valid_until_s(claims: Claims, config: JwtConfig, now_s: float) -> float:
+    """Return until when a JWT counts, leeway included, in seconds since 1970; raises NotValid."""
     audiences = claims.get("aud")
     allowed = {config.audience} if isinstance(config.audience, str) else set(config.audience)
     given = audiences if isinstance(audiences, list) else [audiences]
-    if claims.get("iss") != config.issuer or not any(
-        isinstance(name, str) and name in allowed for name in given
-    ):
-        return None
+    if claims.get("iss") != config.issuer:
+        raise NotValid("`iss` is not the configured issuer")
+    if not any(isinstance(name, str) and name in allowed for name in given):
+        raise NotValid("`aud` names none of the configured audiences")
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
-        return None
+        raise NotValid("`sub` is missing, or no text of ordinary length")
     expires_s = _time_s(claims.get("exp"))
-    if expires_s is None or expires_s + config.leeway_s <= now_s:
-        return None
+    if expires_s is None:
+        raise NotValid("`exp` is missing, or no time")
+    if expires_s + config.leeway_s <= now_s:
+        raise NotValid("`exp` is over")
     if "nbf" in claims:
         begins_s = _time_s(claims["nbf"])
         if begins_s is None or begins_s - config.leeway_s > now_s:
-            return None
+            raise NotValid("`nbf` is still to come, or no time")
     return expires_s + config.leeway_s
 
 

@@ -29,6 +29,16 @@ def read_or_make_key(path: Path, random_bytes: RandomBytes) -> bytes:
         raise ConfigError(f"The server's key {path} cannot be made: {error.strerror or error}.") from error
 
 
+def has_key(path: Path) -> bool:
+    """Whether there is a file at a key's place, be it one or not."""
+    return path.exists()
+
+
+def drop_key(path: Path) -> None:
+    """Remove a key that was made in vain: nothing is kept under it."""
+    path.unlink(missing_ok=True)
+
+
 def read_key(path: Path) -> bytes:
     """Return the key in a file; raises ConfigError."""
     key = read_private(path, "The server's key")

@@ -109,7 +109,7 @@ def _client(args: argparse.Namespace) -> "Iterator[httpx2.Client]":
     timeout = httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S)
     if args.url:
         if not args.url.lower().startswith(("http://", "https://")):
-            raise ConfigError(f"--url {args.url} is no address: it begins with http:// or https://.")
+            raise ConfigError(f"--url {args.url} is no address: one begins with http:// or https://.")
         base_url = args.url.removesuffix("/").removesuffix("/v1")
         with httpx2.Client(base_url=base_url, headers=_headers(args.api_key_env), timeout=timeout) as client:
             yield client

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json and args.json_lines:
         raise ConfigError("--json belongs to --stdin; --json-lines prints objects anyway.")
     if not 0 < args.budget_ms <= _MAX_BUDGET_MS or args.max_tokens < 1:
-        raise ConfigError(f"--budget-ms is within 0 and {_MAX_BUDGET_MS}, --max-tokens at least 1.")
+        raise ConfigError(f"--budget-ms is above 0 and at most {_MAX_BUDGET_MS}, --max-tokens at least 1.")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(
             encoding="utf-8"

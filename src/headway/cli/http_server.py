@@ -143,7 +143,7 @@ def _announce(listener: socket.socket, model: str, host: str, *, asks: bool) -> 
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{port}"
     messages = [{"role": "user", "content": "Hello!"}]
-    body = json.dumps({"model": model, "stream": True, "temperature": 0, "messages": messages})
+    body = json.dumps({"model": model, "stream": True, "max_tokens": 64, "messages": messages})
     quoted = body.replace("'", "'\\''")
     token = ' -H "Authorization: Bearer $TOKEN"' if asks else ""
     try:

@@ -28,6 +28,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             extensions: dict[Any, Any] = self.scope["extensions"]
             extensions["headway.unsent_bytes"] = self._num_unsent
 
+    async def send(self, message: Any) -> None:
+        """Send for the application. A refusal is an answer: uvicorn would log it as a handshake that was forgotten."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
     def pause_writing(self) -> None:
         """Read nothing of a peer that takes nothing: answers to its pings would wait here, without bound."""
         super().pause_writing()

@@ -127,7 +127,10 @@ def _tokens_config(args: argparse.Namespace) -> TokensConfig:
         raise ConfigError("`--access` says where store and key are: leave out `--store` and `--key-file`.")
     path = Path(args.access)
     tables = {name: table for name, table in read_toml(path).items() if name in ("tokens", "jwt")}
-    return parse_access(tables, path.parent).tokens or TokensConfig()
+    tokens = parse_access(tables, path.parent).tokens
+    if tokens is None:
+        raise ConfigError(f"{path} keeps no tokens: it has no table [tokens], which may be empty.")
+    return tokens
 
 
 VERBS: Final[Mapping[str, Verb]] = {"create": _create, "list": _list, "revoke": _revoke, "show": _show}

@@ -50,7 +50,7 @@ class Endpoint:
             known = False
         if not known:
             raise ConfigError(
-                f"{self.url!r} is no address of an endpoint: it begins with http:// or https://."
+                f"{self.url!r} is no address of an endpoint: one begins with http:// or https://."
             )
         if self.first_token_s is not None and not self.first_token_s > 0:
             raise ConfigError("`first_token_s` is more than 0.")

@@ -178,6 +178,7 @@ class Streams:
         return task
 
     async def _keep_house(self, go_on: GoOn) -> None:
+        is_in_order = True
         while True:
             try:
                 await asyncio.gather(*(run.renew() for run in self._runs.values()))
@@ -187,8 +188,11 @@ class Streams:
                 for stream_id in await self.log.orphans():
                     if self._adoptions.may(stream_id, self._clock.now_ns()):
                         await self._adopt(stream_id, go_on)
+                is_in_order = True
             except HeadwayError as error:
-                logger.warning("streams could not be kept in order: %s", error.message)
+                if is_in_order:  # the same every few seconds would say no more
+                    logger.warning("streams cannot be kept in order for now: %s", error.message)
+                is_in_order = False
             except Exception:  # whatever it is, leases must be kept the next time
                 logger.exception("streams could not be kept in order")
             await asyncio.sleep(HOUSEKEEPING_S)

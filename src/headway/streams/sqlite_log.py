@@ -55,7 +55,8 @@ class SqliteLog:
         try:
             await journal.opened()
         except (sqlite3.Error, OSError) as error:
-            reason = getattr(error, "strerror", None) or f"{error}. Is it in use, or damaged?"
+            strerror = getattr(error, "strerror", None)
+            reason = f"{strerror}." if strerror else f"{error}. Is it in use, or damaged?"
             raise ConfigError(f"Streams cannot be kept in {path}: {reason}") from None
         table = StreamTable(limits, now_ms)
         for stored in await journal.do(file.load, _as_it_is):
