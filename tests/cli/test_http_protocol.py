@@ -160,6 +160,13 @@ def test_what_is_no_http_is_told_in_the_shape_of_its_api(path: bytes, is_anthrop
     assert body["error"]["type"] == "invalid_request_error"
 
 
+def test_an_address_that_is_too_long_is_told_in_the_shape_of_its_api() -> None:
+    with live_server(app) as address, connect(address) as client:
+        client.sendall(b"POST /v1/messages?" + b"x" * 70_000)
+        body = json.loads(read_all(client).partition(b"\r\n\r\n")[2])
+    assert (body["type"], body["error"]["type"]) == ("error", "request_too_large")
+
+
 async def reading_app(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with the body."""
     if scope["type"] == "lifespan":

@@ -10,9 +10,11 @@ import pytest
 from headway.core.caller import Caller, CallerLimits
 from headway.core.clock import ManualClock
 from headway.core.errors import AccessUnavailable, QueueFull, Unauthenticated
+from headway.core.events import Event, RiskAssessed
 from headway.core.messages import ErrorInfo, Finished, Usage
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
+from headway.flow.limits import Admission
 from headway.flow.local import HARD_BOUND, LocalLimits
 from headway.flow.signals import Signal
 from headway.gateway.config import GatewayConfig
@@ -467,3 +469,47 @@ async def test_a_server_that_ends_answers_does_not_hold_it_against_their_callers
         g.s.engine.fail(g.s.engine.requests[0], ErrorInfo(code="engine_died", message="Gone."))
         await exchange.read_body()
     assert await _abandoned_level(g) == 0
+
+
+class Slow(LocalLimits):
+    """Never gets to give a place back; notes the signals it hears."""
+
+    def __init__(self) -> None:
+        super().__init__(LimitsConfig(), ManualClock())
+        self.signals: list[Signal] = []
+        self.is_asked = asyncio.Event()
+
+    async def note(self, caller: Caller, signal: Signal) -> None:
+        self.signals.append(signal)
+        await super().note(caller, signal)
+
+    async def release(self, admission: Admission) -> None:
+        del admission
+        self.is_asked.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_call_is_told_of_also_if_its_end_is_cut_off() -> None:
+    events: list[Event] = []
+    limits = Slow()
+    door = Door(limits=limits, tell=events.append)
+
+    async def call() -> None:
+        async with door.call(caller("ann"), []):
+            pass
+
+    calling = asyncio.create_task(call())
+    await limits.is_asked.wait()
+    calling.cancel()
+    await asyncio.wait({calling})
+    assert events == [RiskAssessed(risk=0.0)]
+
+
+async def test_of_a_client_program_so_much_is_kept_as_tells_it_apart() -> None:
+    limits = Slow()
+    door = Door(limits=limits)
+    for agent in (b"a" * 60_000 + b"1", b"a" * 50_000 + b"2", b"b"):
+        await door.admit(caller("ann"), [(b"user-agent", agent)])
+    first, second, other = [signal.value for signal in limits.signals]
+    assert first == second
+    assert first != other

@@ -5,11 +5,15 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from headway.core.clock import ManualClock
 from headway.core.errors import DeadlineUnmet, Draining, EngineUnavailable, QueueFull
 from headway.core.events import EngineState
 from headway.core.messages import ErrorInfo
 from headway.engine.client import RequestEvent
 from headway.gateway.config import GatewayConfig
+from headway.gateway.streams import Streams
+from headway.streams.limits import StreamLimits
+from headway.streams.memory_log import MemoryLog
 from support.asgi_client import Exchange
 from support.byte_text import ByteTokenizer
 from support.gateway_app import Service, service
@@ -79,6 +83,44 @@ async def test_the_wrong_method(method: str, path: str) -> None:
     assert status == 405
     assert exchange.headers["allow"]
     assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/v1/messages/nothing", 404, "not_found_error"),
+        ("GET", "/v1/messages", 405, "invalid_request_error"),
+    ],
+)
+async def test_an_address_under_anthropics_is_wrong_in_its_words(
+    method: str, path: str, status: int, kind: str
+) -> None:
+    async with Exchange(service().app, method, path) as exchange:
+        body = msgspec.json.decode(await exchange.read_body())
+    assert (exchange.status, body["type"], body["error"]["type"]) == (status, "error", kind)
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        (f"{CHAT}/", CHAT),
+        ("/v1/sessions", "/v1/sessions/"),
+        ("/health//?a=%20&b", "/health?a=%20&b"),
+        ("/v1/streams/ü /", "/v1/streams/%C3%BC%20"),
+        ("//health/", None),
+        ("/nothing/", None),
+        ("/", None),
+    ],
+)
+async def test_a_slash_at_the_end_leads_to_the_address_that_was_meant_however_the_host_is_known(
+    asked: str, meant: str | None
+) -> None:
+    log = MemoryLog(StreamLimits(), lambda: 1)
+    s = service(streams=Streams(log, ManualClock()))
+    async with Exchange(s.app, "POST", asked, headers={"host": "behind.a.proxy"}) as exchange:
+        await exchange.read_body()
+    assert exchange.headers.get("location") == meant
+    assert (exchange.status == 307) is (meant is not None)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -122,8 +122,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Count a part of the request line."""
+        super().on_url(url)  # first: a refusal is told in the words of what is asked for
         self._count(len(url))
-        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count a header."""

@@ -104,6 +104,7 @@ def create_router(gateway: Gateway) -> Router:
             Route("/metrics", plain.metrics),
             Route("/openapi.json", plain.openapi),
         ],
+        redirect_slashes=False,  # `Routes` does
         lifespan=lifespan,
     )
 

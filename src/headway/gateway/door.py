@@ -27,6 +27,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 _FINGERPRINT: Final = (b"user-agent", b"x-stainless-lang", b"x-stainless-os", b"x-stainless-arch")
 """What tells one client program from another; an SDK's version is in its user agent."""
+_FINGERPRINT_BYTES: Final = 512
+"""Of each of them: callers choose them, and what they show is kept."""
 _NETWORK_BITS: Final = 64
 """Of an IPv6 address: who has one has all that begin so (RFC 6177)."""
 
@@ -137,9 +139,10 @@ class Door:
             if isinstance(error, HeadwayError) and is_malformed(error):
                 await self.note_malformed(admission.caller)
         finally:
+            # Told before the store is asked: a cancellation would cut that off.
+            emit(self._tell, RiskAssessed(risk=admission.risk))
             if not call.is_kept:
                 await call.end()
-            emit(self._tell, RiskAssessed(risk=admission.risk))
             if self._standings is not None and admission.risk > 0:
                 self._standings.note(admission.caller, self.limits)
 
@@ -166,7 +169,7 @@ class Door:
 
     def _signals(self, headers: Headers) -> list[Signal]:
         found = dict(headers)
-        shown = b"\n".join(found.get(name, b"") for name in _FINGERPRINT)
+        shown = b"\n".join(found.get(name, b"")[:_FINGERPRINT_BYTES] for name in _FINGERPRINT)
         signals = [Signal("fingerprint", _fingerprint(shown))]
         if self._region_header is not None and (region := found.get(self._region_header)):
             signals.append(Signal("region", region.decode("latin-1")[:64]))
