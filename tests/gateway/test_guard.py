@@ -10,6 +10,7 @@ import pytest
 from headway.core.caller import Caller, CallerLimits
 from headway.core.clock import ManualClock
 from headway.core.errors import AccessUnavailable, QueueFull, Unauthenticated
+from headway.core.events import CallEnded
 from headway.core.messages import ErrorInfo, Finished, Usage
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
@@ -270,6 +271,32 @@ async def test_a_stream_is_found_by_its_own_token_alone() -> None:
                 assert await again.read_status() == status
         async with g.s.post(f"{path}/ack", {"seq": 1}, {"authorization": "Bearer bob"}) as ack:
             assert await ack.read_status() == 404
+
+
+async def test_a_call_that_is_turned_away_is_told_under_the_route_that_it_wanted() -> None:
+    g = Guarded(script=answering("yes"), config=LimitsConfig(requests_per_s=1, floor_per_s=1))
+    ann = {"authorization": "Bearer ann"}
+    for exchange in (
+        g.ask("nobody"),
+        g.ask("ann"),
+        g.ask("ann"),
+        g.s.post("/v1/messages", b"{}", ann),
+        g.s.get("/v1/streams/0123", ann),
+        g.s.get("/v1/chat/completions", ann),
+        g.s.get("/v1/nothing/secret", ann),
+    ):
+        async with exchange:
+            await exchange.read_body()
+    calls = [event for event in g.s.events if isinstance(event, CallEnded)]
+    assert [(call.endpoint, call.status) for call in calls] == [
+        ("/v1/chat/completions", 401),
+        ("/v1/chat/completions", 200),
+        ("/v1/chat/completions", 429),
+        ("/v1/messages", 429),
+        ("/v1/streams/{stream}", 429),
+        ("/v1/chat/completions", 429),
+        ("", 429),
+    ]
 
 
 async def test_who_guesses_tokens_is_slowed_and_nobody_else() -> None:

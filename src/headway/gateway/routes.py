@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Router
+from starlette.routing import Match, Router
 from starlette.types import Receive, Scope, Send
 
 from headway.core.errors import InvalidRequest
@@ -25,6 +25,18 @@ class Routes:
 
     def __init__(self, router: Router) -> None:
         self._router = router
+
+    def find(self, scope: Scope) -> None:
+        """Note the route of a request that is turned away before it gets here, as the router notes that of others."""
+        found = None
+        for route in self._router.routes:
+            match, _ = route.matches(scope)
+            if match is Match.FULL or (match is Match.PARTIAL and found is None):
+                found = route
+            if match is Match.FULL:
+                break
+        if found is not None:
+            scope["route"] = found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, socket or lifespan; raises what endpoints raise."""
