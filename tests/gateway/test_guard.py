@@ -10,7 +10,7 @@ import pytest
 from headway.core.caller import Caller, CallerLimits
 from headway.core.clock import ManualClock
 from headway.core.errors import AccessUnavailable, QueueFull, Unauthenticated
-from headway.core.events import CallEnded
+from headway.core.events import CallEnded, Event, StreamAbandoned
 from headway.core.messages import ErrorInfo, Finished, Usage
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
@@ -65,6 +65,7 @@ class Guarded:
         *,
         trust_headers: bool = False,
         grace_s: float = 1000,
+        region_header: str | None = None,
     ) -> None:
         self.clock = ManualClock(5_000_000_000)
         own = limits or CallerLimits()
@@ -77,11 +78,15 @@ class Guarded:
             }
         )
         self.limits = LocalLimits(config or LimitsConfig(), self.clock)
+        self.told: list[Event] = []
         self.s: Service = service(
             script,
-            door=Door(self.known, self.limits),
+            door=Door(self.known, self.limits, region_header),
             streams=Streams(
-                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, StreamTerms(grace_s=grace_s)
+                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000),
+                self.clock,
+                StreamTerms(grace_s=grace_s),
+                tell=self.told.append,
             ),
             config=GatewayConfig(trust_headers=trust_headers),
             pooling="mean",
@@ -322,6 +327,30 @@ async def test_who_sends_nonsense_is_slowed_and_told_why() -> None:
     assert "malformed" in str(shown.why)
 
 
+async def test_clients_and_regions_that_a_user_never_had_before_are_held_against_him() -> None:
+    g = Guarded(script=answering("yes"), region_header="CF-IPCountry")
+    home = {"user-agent": "editor/1", "cf-ipcountry": "DE"}
+
+    async def signals(*asked: dict[str, str]) -> list[str]:
+        for headers in asked:
+            async with g.ask("ann", headers) as exchange:
+                assert await exchange.read_status() == 200
+        return [part.signal for part in (await g.limits.show(g.known.callers["ann"])).why]
+
+    assert await signals(home, home) == []
+    assert await signals({**home, "cf-ipcountry": "BR"}) == ["new_region"]
+    assert await signals({**home, "user-agent": "scan/1"}) == ["new_region", "new_fingerprint"]
+    assert (await g.limits.show(g.known.callers["bob"])).why == ()
+
+
+async def test_a_region_that_no_proxy_was_said_to_tell_counts_for_nothing() -> None:
+    g = Guarded(script=answering("yes"))
+    for region in ("DE", "BR"):
+        async with g.ask("ann", {"cf-ipcountry": region}) as exchange:
+            assert await exchange.read_status() == 200
+    assert (await g.limits.show(g.known.callers["ann"])).why == ()
+
+
 async def test_leaving_closes_what_the_door_holds() -> None:
     g = Guarded()
     await g.s.gateway.door.close()
@@ -459,6 +488,7 @@ async def test_a_resumable_stream_is_left_when_its_grace_is_over() -> None:
         assert await _abandoned_level(g) == 0
     await g.s.gateway.wait_idle()
     assert await _abandoned_level(g) == 1
+    assert g.told == [StreamAbandoned(num_unacknowledged=2)]  # the role, and a token
     async with g.ask("ann", resumable, stream=True):  # and so is one that nobody can come back to
         await g.s.engine.wait_requests(2)
     await g.s.gateway.wait_idle()

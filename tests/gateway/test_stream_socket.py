@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from headway.core.caller import Caller
 from headway.core.clock import MonotonicClock
 from headway.core.errors import Unauthenticated
-from headway.core.events import CallRefused, Event, Hook
+from headway.core.events import CallRefused, Event, Hook, StreamResent, StreamResumed
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
 from headway.flow.local import LocalLimits
@@ -156,10 +156,18 @@ def test_acknowledging_the_last_event_closes_the_socket() -> None:
 
 
 def test_what_is_not_acknowledged_comes_again_with_the_same_number() -> None:
-    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+    told: list[Event] = []
+    with (
+        running(hook=told.append) as (address, _),
+        connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client,
+    ):
         events = read_to_the_end(client)
         again = [next_event(client) for _ in events]
         assert {event["seq"]: event["data"] for event in again} == {e["seq"]: e["data"] for e in events}
+    kinds = ["content" if event["kind"] == "content" else "control" for event in events]
+    resent = [event.kind for event in told if isinstance(event, StreamResent)]
+    assert resent[: len(kinds)] == kinds
+    assert StreamResumed(replayed=len(events)) in told
 
 
 def test_a_heartbeat_is_answered_and_carries_an_acknowledgement() -> None:
