@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
+from starlette.types import Receive, Scope, Send
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
@@ -36,8 +37,10 @@ TEXT = "to be read twice"
 
 
 @contextmanager
-def running(door: Door | None = None, hook: Hook | None = None) -> Iterator[tuple[str, Gateway]]:
-    """Serve an engine that answers TEXT at once; yield the address and the gateway."""
+def running(
+    door: Door | None = None, hook: Hook | None = None, unsent: list[int] | None = None
+) -> Iterator[tuple[str, Gateway]]:
+    """Serve an engine that answers TEXT at once; yield the address and the gateway. `unsent`: bytes in sockets' buffers."""
     clock = MonotonicClock()
     streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, StreamTerms(grace_s=60))
     engine = FakeEngineClient(script=answering(TEXT))
@@ -50,7 +53,14 @@ def running(door: Door | None = None, hook: Hook | None = None) -> Iterator[tupl
         door=door,
         hook=hook,
     )
-    with live_server(create_app(gateway)) as (host, port):
+    app = create_app(gateway)
+
+    async def buffered(scope: Scope, receive: Receive, send: Send) -> None:
+        if unsent is not None and scope["type"] == "websocket":
+            scope.setdefault("extensions", {})["headway.unsent_bytes"] = lambda: unsent[0]
+        await app(scope, receive, send)
+
+    with live_server(buffered) as (host, port):
         yield f"{host}:{port}", gateway
 
 
@@ -168,6 +178,21 @@ def test_what_is_not_acknowledged_comes_again_with_the_same_number() -> None:
     resent = [event.kind for event in told if isinstance(event, StreamResent)]
     assert resent[: len(kinds)] == kinds
     assert StreamResumed(replayed=len(events)) in told
+
+
+def test_nothing_comes_again_while_bytes_wait_in_the_sockets_buffer() -> None:
+    told: list[Event] = []
+    unsent = [1]
+    with (
+        running(hook=told.append, unsent=unsent) as (address, _),
+        connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client,
+    ):
+        events = read_to_the_end(client)
+        with pytest.raises(TimeoutError):
+            client.recv(timeout=1)
+        assert not any(isinstance(event, StreamResent) for event in told)
+        unsent[0] = 0
+        assert next_event(client)["seq"] == events[0]["seq"]
 
 
 def test_a_heartbeat_is_answered_and_carries_an_acknowledgement() -> None:
