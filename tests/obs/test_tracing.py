@@ -128,10 +128,13 @@ def silent_collector() -> Iterator[str]:
 
 
 def test_a_collector_that_never_answers_holds_up_nobody(silent_collector: str) -> None:
-    traces = tracing(otlp_exporter(silent_collector))
+    exporter = otlp_exporter(silent_collector)
+    traces = tracing(exporter)
     for _ in range(200):
         traces.on_call(ended_call())
     traces.close(timeout_s=0)
+    # Else its thread tries again for half a minute, and draws its pauses from what Hypothesis watches in later tests.
+    exporter.shutdown()
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
