@@ -1,10 +1,13 @@
 """`headway complete`: what an editor sends, what it gets, and by which exit code it knows."""
 
+import argparse
 import asyncio
 import io
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
+from headway.cli import complete
 from headway.cli.complete_lines import serve_lines, split_lines
 from headway.cli.complete_outcome import Exit, Outcome, exit_code
 from headway.cli.complete_request import Cursor, EditorRequest, parse_request, split_at
@@ -206,6 +210,18 @@ def test_what_somebody_must_mend(run: Run, stdin: object, arguments: tuple[str, 
 
 def test_every_status_has_an_exit_code() -> None:
     assert {exit_code(Outcome(status=status.name.lower())) for status in Exit} == set(Exit)
+
+
+def test_the_reference_tells_the_codes_and_the_budget() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
+    page = page[page.index("### `complete`") :]
+    page = page[: page.index("\n### ", 1)]
+    told = {name: int(code) for code, name in re.findall(r"^\| (\d) \| `?(?:an )?(\w+)", page, re.MULTILINE)}
+    assert told == {status.name.lower(): status.value for status in Exit}
+    parser = argparse.ArgumentParser()
+    complete.add_parser(parser.add_subparsers())
+    assert parser.parse_args(["complete", "--stdin"]).budget_ms == 800
+    assert re.search(r"^\| `--budget-ms` \| 800 \|", page, re.MULTILINE)
 
 
 def test_as_a_process() -> None:

@@ -43,6 +43,11 @@ def test_stdout_holds_the_address_and_nothing_else(shared_server: RealServer) ->
     assert len(lines) == 6
 
 
+def test_a_server_that_asks_nobody_says_that_it_is_for_this_machine(shared_server: RealServer) -> None:
+    told = [json.loads(line)["message"] for line in shared_server.stderr.splitlines()]
+    assert "nobody is asked who he is, so the server listens on loopback only (--access changes both)" in told
+
+
 def test_every_log_line_is_json_also_the_engines(shared_server: RealServer) -> None:
     shared_server.complete(max_tokens=1)
     assert eventually(lambda: "/v1/completions" in shared_server.stderr)

@@ -223,6 +223,12 @@ def test_a_name_that_nobody_has_is_told(token: Shell, verb: str) -> None:
     assert "There is no tok_000000000000 in" in token.refused(verb, "tok_000000000000")
 
 
+def test_of_a_jwt_there_is_nothing_to_revoke_and_nothing_to_show_unless_it_was_slowed(token: Shell) -> None:
+    token("create", "--user", "ada")
+    assert "A JWT cannot be revoked" in token.refused("revoke", "jwt_000000000000")
+    assert "it was not slowed down" in token.refused("show", "jwt_000000000000")
+
+
 @pytest.mark.parametrize("verb", ["show", "revoke"])
 def test_a_token_given_in_the_place_of_its_name_is_not_repeated(token: Shell, verb: str) -> None:
     made = token("create", "--user", "ada").strip()

@@ -10,7 +10,7 @@ import pytest
 from headway.core.caller import Caller, CallerLimits
 from headway.core.clock import ManualClock
 from headway.core.errors import AccessUnavailable, QueueFull, Unauthenticated
-from headway.core.events import Event, RiskAssessed
+from headway.core.events import CallEnded, Event, RiskAssessed, StreamAbandoned
 from headway.core.messages import ErrorInfo, Finished, Usage
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
@@ -66,6 +66,7 @@ class Guarded:
         *,
         trust_headers: bool = False,
         grace_s: float = 1000,
+        region_header: str | None = None,
     ) -> None:
         self.clock = ManualClock(5_000_000_000)
         own = limits or CallerLimits()
@@ -78,11 +79,15 @@ class Guarded:
             }
         )
         self.limits = LocalLimits(config or LimitsConfig(), self.clock)
+        self.told: list[Event] = []
         self.s: Service = service(
             script,
-            door=Door(self.known, self.limits),
+            door=Door(self.known, self.limits, region_header),
             streams=Streams(
-                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), self.clock, StreamTerms(grace_s=grace_s)
+                MemoryLog(StreamLimits(), lambda: 1_800_000_000_000),
+                self.clock,
+                StreamTerms(grace_s=grace_s),
+                tell=self.told.append,
             ),
             config=GatewayConfig(trust_headers=trust_headers),
             pooling="mean",
@@ -274,6 +279,32 @@ async def test_a_stream_is_found_by_its_own_token_alone() -> None:
             assert await ack.read_status() == 404
 
 
+async def test_a_call_that_is_turned_away_is_told_under_the_route_that_it_wanted() -> None:
+    g = Guarded(script=answering("yes"), config=LimitsConfig(requests_per_s=1, floor_per_s=1))
+    ann = {"authorization": "Bearer ann"}
+    for exchange in (
+        g.ask("nobody"),
+        g.ask("ann"),
+        g.ask("ann"),
+        g.s.post("/v1/messages", b"{}", ann),
+        g.s.get("/v1/streams/0123", ann),
+        g.s.get("/v1/chat/completions", ann),
+        g.s.get("/v1/nothing/secret", ann),
+    ):
+        async with exchange:
+            await exchange.read_body()
+    calls = [event for event in g.s.events if isinstance(event, CallEnded)]
+    assert [(call.endpoint, call.status) for call in calls] == [
+        ("/v1/chat/completions", 401),
+        ("/v1/chat/completions", 200),
+        ("/v1/chat/completions", 429),
+        ("/v1/messages", 429),
+        ("/v1/streams/{stream}", 429),
+        ("/v1/chat/completions", 429),
+        ("", 429),
+    ]
+
+
 async def test_who_guesses_tokens_is_slowed_and_nobody_else() -> None:
     g = Guarded(script=answering("yes"), config=LimitsConfig(requests_per_s=20, floor_per_s=2))
     statuses = []
@@ -295,6 +326,30 @@ async def test_who_sends_nonsense_is_slowed_and_told_why() -> None:
     shown = await g.limits.show(g.known.callers["ann"])
     assert shown.requests_per_s < 100
     assert "malformed" in str(shown.why)
+
+
+async def test_clients_and_regions_that_a_user_never_had_before_are_held_against_him() -> None:
+    g = Guarded(script=answering("yes"), region_header="CF-IPCountry")
+    home = {"user-agent": "editor/1", "cf-ipcountry": "DE"}
+
+    async def signals(*asked: dict[str, str]) -> list[str]:
+        for headers in asked:
+            async with g.ask("ann", headers) as exchange:
+                assert await exchange.read_status() == 200
+        return [part.signal for part in (await g.limits.show(g.known.callers["ann"])).why]
+
+    assert await signals(home, home) == []
+    assert await signals({**home, "cf-ipcountry": "BR"}) == ["new_region"]
+    assert await signals({**home, "user-agent": "scan/1"}) == ["new_region", "new_fingerprint"]
+    assert (await g.limits.show(g.known.callers["bob"])).why == ()
+
+
+async def test_a_region_that_no_proxy_was_said_to_tell_counts_for_nothing() -> None:
+    g = Guarded(script=answering("yes"))
+    for region in ("DE", "BR"):
+        async with g.ask("ann", {"cf-ipcountry": region}) as exchange:
+            assert await exchange.read_status() == 200
+    assert (await g.limits.show(g.known.callers["ann"])).why == ()
 
 
 async def test_leaving_closes_what_the_door_holds() -> None:
@@ -434,6 +489,7 @@ async def test_a_resumable_stream_is_left_when_its_grace_is_over() -> None:
         assert await _abandoned_level(g) == 0
     await g.s.gateway.wait_idle()
     assert await _abandoned_level(g) == 1
+    assert g.told == [StreamAbandoned(num_unacknowledged=2)]  # the role, and a token
     async with g.ask("ann", resumable, stream=True):  # and so is one that nobody can come back to
         await g.s.engine.wait_requests(2)
     await g.s.gateway.wait_idle()

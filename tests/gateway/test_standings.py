@@ -2,6 +2,9 @@
 
 import json
 
+import anyio
+import anyio.lowlevel
+import msgspec
 import pytest
 
 from headway.access.token_store import StoreFailed
@@ -12,7 +15,7 @@ from headway.flow.config import LimitsConfig
 from headway.flow.local import LocalLimits
 from headway.flow.signals import Signal
 from headway.gateway.door import Door
-from headway.gateway.standings import EVERY_NS, Standings
+from headway.gateway.standings import EVERY_NS, MAX_WRITING, Standings
 
 pytestmark = pytest.mark.anyio
 
@@ -25,11 +28,14 @@ class Shelf:
     def __init__(self) -> None:
         self.kept: list[tuple[str, bytes, int]] = []
         self.failure: Exception | None = None
+        self.has_two = anyio.Event()
 
     async def put(self, token_id: str, standing: bytes, now_s: int) -> None:
         if self.failure is not None:
             raise self.failure
         self.kept.append((token_id, standing, now_s))
+        if len(self.kept) == 2:
+            self.has_two.set()
 
 
 class Watched:
@@ -50,6 +56,7 @@ class Watched:
         """Wait for what is being written."""
         for task in tuple(self.standings.tasks):
             await task
+        await anyio.lowlevel.checkpoint()  # they leave `tasks`
 
 
 async def test_a_slowed_caller_is_told_of_once_in_a_while() -> None:
@@ -64,12 +71,69 @@ async def test_a_slowed_caller_is_told_of_once_in_a_while() -> None:
     assert len(w.shelf.kept) == 1
     token_id, standing, now_s = w.shelf.kept[0]
     assert (token_id, now_s) == ("tok_ann", 1_800_000_000)
-    assert "malformed" in json.dumps(json.loads(standing)["why"])
+    kept = json.loads(standing)
+    assert kept["as_of"] == "2027-01-15T08:00:00Z"
+    assert "malformed" in json.dumps(kept["why"])
     w.clock.advance(EVERY_NS)
     await w.limits.note(ANN, Signal("malformed"))
     await w.call()
     await w.written()
     assert len(w.shelf.kept) == 2
+
+
+async def test_how_a_burst_ended_is_kept_though_nobody_calls_any_more() -> None:
+    w = Watched()
+    for _ in range(8):
+        await w.limits.note(ANN, Signal("malformed"))
+        await w.call()
+        await w.written()
+    assert [levels(standing) for _, standing, _ in w.shelf.kept] == [[1.0]]
+    w.standings.note_waiting()
+    await w.written()
+    assert len(w.shelf.kept) == 1  # too soon
+    w.clock.advance(EVERY_NS)
+    w.standings.note_waiting()
+    await w.written()
+    assert len(w.shelf.kept) == 2
+    (level,) = levels(w.shelf.kept[-1][1])
+    assert level == pytest.approx(8, abs=0.3)  # five seconds are little of its half-life
+    w.clock.advance(EVERY_NS)
+    w.standings.note_waiting()
+    await w.written()
+    assert len(w.shelf.kept) == 2  # nothing new
+    await w.door.close()
+
+
+def levels(standing: bytes) -> list[float]:
+    return [signal["level"] for signal in json.loads(standing)["why"]]
+
+
+async def test_those_who_wait_are_written_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.gateway.standings.EVERY_NS", NS_PER_S // 100)
+    w = Watched()
+    for _ in range(2):
+        await w.limits.note(ANN, Signal("malformed"))
+        await w.call()
+        await w.written()
+    w.clock.advance(NS_PER_S)
+    with anyio.fail_after(5):
+        await w.shelf.has_two.wait()
+    await w.door.close()
+
+
+async def test_more_standings_than_may_be_written_at_once_wait_their_turn() -> None:
+    w = Watched()
+    callers = [
+        msgspec.structs.replace(ANN, token_id=f"tok_{n}", user=f"u{n}") for n in range(MAX_WRITING + 3)
+    ]
+    for caller in callers:
+        w.standings.note(caller, w.limits)
+    assert len(w.standings.tasks) == MAX_WRITING
+    await w.written()
+    w.standings.note_waiting()
+    await w.written()
+    assert {token_id for token_id, _, _ in w.shelf.kept} == {caller.token_id for caller in callers}
+    await w.door.close()
 
 
 async def test_a_store_that_fails_is_told_of_in_one_line_and_once(caplog: pytest.LogCaptureFixture) -> None:

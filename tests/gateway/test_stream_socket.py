@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import httpx2
 import pytest
+from starlette.types import Receive, Scope, Send
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.http11 import Response
 from websockets.sync.client import ClientConnection, connect
@@ -14,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 from headway.core.caller import Caller
 from headway.core.clock import MonotonicClock
 from headway.core.errors import Unauthenticated
-from headway.core.events import CallRefused, Event, Hook
+from headway.core.events import CallRefused, Event, Hook, StreamResent, StreamResumed
 from headway.core.secret import Secret
 from headway.flow.config import LimitsConfig
 from headway.flow.local import LocalLimits
@@ -36,8 +37,10 @@ TEXT = "to be read twice"
 
 
 @contextmanager
-def running(door: Door | None = None, hook: Hook | None = None) -> Iterator[tuple[str, Gateway]]:
-    """Serve an engine that answers TEXT at once; yield the address and the gateway."""
+def running(
+    door: Door | None = None, hook: Hook | None = None, unsent: list[int] | None = None
+) -> Iterator[tuple[str, Gateway]]:
+    """Serve an engine that answers TEXT at once; yield the address and the gateway. `unsent`: bytes in sockets' buffers."""
     clock = MonotonicClock()
     streams = Streams(MemoryLog(StreamLimits(), lambda: 1_800_000_000_000), clock, StreamTerms(grace_s=60))
     engine = FakeEngineClient(script=answering(TEXT))
@@ -50,7 +53,14 @@ def running(door: Door | None = None, hook: Hook | None = None) -> Iterator[tupl
         door=door,
         hook=hook,
     )
-    with live_server(create_app(gateway)) as (host, port):
+    app = create_app(gateway)
+
+    async def buffered(scope: Scope, receive: Receive, send: Send) -> None:
+        if unsent is not None and scope["type"] == "websocket":
+            scope.setdefault("extensions", {})["headway.unsent_bytes"] = lambda: unsent[0]
+        await app(scope, receive, send)
+
+    with live_server(buffered) as (host, port):
         yield f"{host}:{port}", gateway
 
 
@@ -156,10 +166,33 @@ def test_acknowledging_the_last_event_closes_the_socket() -> None:
 
 
 def test_what_is_not_acknowledged_comes_again_with_the_same_number() -> None:
-    with running() as (address, _), connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client:
+    told: list[Event] = []
+    with (
+        running(hook=told.append) as (address, _),
+        connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client,
+    ):
         events = read_to_the_end(client)
         again = [next_event(client) for _ in events]
         assert {event["seq"]: event["data"] for event in again} == {e["seq"]: e["data"] for e in events}
+    kinds = ["content" if event["kind"] == "content" else "control" for event in events]
+    resent = [event.kind for event in told if isinstance(event, StreamResent)]
+    assert resent[: len(kinds)] == kinds
+    assert StreamResumed(replayed=len(events)) in told
+
+
+def test_nothing_comes_again_while_bytes_wait_in_the_sockets_buffer() -> None:
+    told: list[Event] = []
+    unsent = [1]
+    with (
+        running(hook=told.append, unsent=unsent) as (address, _),
+        connect(f"ws://{address}/v1/streams/{start(address)}/ws") as client,
+    ):
+        events = read_to_the_end(client)
+        with pytest.raises(TimeoutError):
+            client.recv(timeout=1)
+        assert not any(isinstance(event, StreamResent) for event in told)
+        unsent[0] = 0
+        assert next_event(client)["seq"] == events[0]["seq"]
 
 
 def test_a_heartbeat_is_answered_and_carries_an_acknowledgement() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from headway.core.clock import ManualClock
 from headway.core.errors import QueueFull
+from headway.core.events import StreamResumed
 from headway.core.messages import ErrorInfo
 from headway.gateway.stream_run import StreamTerms
 from headway.gateway.streams import Streams
@@ -52,6 +53,11 @@ async def began(s: Service, exchange: Exchange) -> str:
     emit(s, TEXT[:3])
     await exchange.read_numbered()
     return f"/v1/streams/{exchange.headers['x-headway-stream']}"
+
+
+def resumes(s: Service) -> list[StreamResumed]:
+    """What listeners heard of clients that came back."""
+    return [event for event in s.events if isinstance(event, StreamResumed)]
 
 
 def text_of(events: list[tuple[str, str]]) -> str:
@@ -122,6 +128,8 @@ async def test_nothing_is_lost_or_twice_over_two_drops(how: str) -> None:
         assert await exchange.read_status() == 204
     async with s.get(f"/v1/streams/{stream}") as exchange:
         assert await exchange.read_all_numbered() == events
+    assert [event.replayed for event in resumes(s)] == [3, 3, 0, len(events)]
+    assert not any(event.resync for event in resumes(s))
 
 
 async def test_two_read_at_once() -> None:
@@ -150,6 +158,7 @@ async def test_what_was_acknowledged_is_gone_and_asking_for_it_is_told() -> None
         async with s.get(f"{path}?after=3") as late:
             assert await late.read_status() == 410
             assert (await late.read_json())["error"]["code"] == "resync_required"  # type: ignore[index]
+        assert resumes(s) == [StreamResumed(resync=True)]
         async with s.get(f"{path}?after=4") as again:
             assert numbers([event for event in [await again.read_numbered()] if event]) == [5]
         async with s.post(f"{path}/ack", {"seq": 400}) as ack:
@@ -294,6 +303,14 @@ async def test_a_log_that_is_full_ends_the_stream_with_an_error() -> None:
         events = await exchange.read_all_numbered()
     assert json.loads(events[-1][1])["error"]["code"] == "stream_unread"
     await settled(s)
+
+
+def test_what_the_guide_says_of_time_is_what_there_is() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
+    assert StreamTerms().grace_s == 30
+    assert "A stream waits 30 s for a client that is gone" in guide
+    assert Streams(MemoryLog(StreamLimits(), lambda: 0), ManualClock()).ping_s == 10
+    assert "The comment every 10 s" in guide
 
 
 @pytest.mark.parametrize("value", ["2", "yes", ""])

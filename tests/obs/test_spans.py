@@ -8,7 +8,7 @@ def test_a_generating_call_has_the_names_of_generative_ai() -> None:
         token_id="t", kind="service", tenant="acme", request=ended_request(num_preemptions=1, stages=stages)
     )
     assert spans.name(call) == "chat m"
-    assert spans.attributes(call, "ratio") == {
+    assert spans.attributes(call, "ratio", 0.1) == {
         "http.request.method": "POST",
         "http.route": "/v1/chat/completions",
         "http.response.status_code": 200,
@@ -28,6 +28,7 @@ def test_a_generating_call_has_the_names_of_generative_ai() -> None:
         "headway.tenant": "acme",
         "headway.preemptions": 1,
         "headway.sampled_by": "ratio",
+        "headway.sample_ratio": 0.1,
         "headway.stage.queue": 0.002,
         "headway.stage.prefill": 0.003,
     }
@@ -39,7 +40,7 @@ def test_another_call_is_called_by_its_route_never_by_its_path() -> None:
     )
     unknown = ended_call(method="GET", endpoint="", status=404, token_id=None)
     assert spans.name(unknown) == "GET"
-    assert set(spans.attributes(unknown, "ratio")) == {
+    assert set(spans.attributes(unknown, "class", 0.1)) == {
         "http.request.method",
         "http.response.status_code",
         "headway.request_id",
@@ -50,6 +51,6 @@ def test_another_call_is_called_by_its_route_never_by_its_path() -> None:
 
 def test_an_error_is_named_by_its_code() -> None:
     request = ended_request(outcome="error", usage=None, ttft_ns=None)
-    found = spans.attributes(ended_call(error_code="engine_died", request=request), "error")
+    found = spans.attributes(ended_call(error_code="engine_died", request=request), "error", 0.1)
     assert found["error.type"] == "engine_died"
     assert "gen_ai.response.finish_reasons" not in found

@@ -2,6 +2,7 @@ import http.server
 import logging
 import os
 import queue
+import random
 import socket
 import subprocess
 import sys
@@ -76,6 +77,21 @@ def test_a_call_that_is_not_sampled_has_no_span() -> None:
     assert [
         span.attributes and span.attributes["headway.class"] for span in exported(*calls, sample_ratio=0)
     ] == ["high"]
+
+
+def test_the_share_of_calls_follows_load_and_is_told() -> None:
+    exporter, clock = InMemorySpanExporter(), ManualClock(1)
+    traces = Tracing(exporter, sample_ratio=0.99, wall_time_ns=lambda: NOW_NS, clock=clock)
+    draw = random.Random(2)
+    for _ in range(2000):
+        clock.advance(NS_PER_S // 200)
+        traces.on_call(ended_call(request_id=f"{draw.getrandbits(128):032x}"))
+    traces.close(timeout_s=60)
+    spans = exporter.get_finished_spans()
+    assert len(spans) < 1000
+    ratios = [span.attributes["headway.sample_ratio"] for span in spans if span.attributes]
+    assert ratios[0] == 0.99
+    assert ratios[-1] == pytest.approx(0.2, rel=0.01)
 
 
 class HangingExporter(SpanExporter):

@@ -53,5 +53,5 @@ async def test_another_url_is_no_file() -> None:
 
 
 async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"streams\.db: No such file or directory$"):
+    with pytest.raises(ConfigError, match=r"streams\.db: No such file or directory\.$"):
         await open_log(str(tmp_path / "none" / "streams.db"), StreamLimits(), WallClock())

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.wire.chat_response import ChatChunk, ChunkChoice, Delta
@@ -15,6 +15,7 @@ def chunk(text: str, model: str) -> bytes:
 
 
 @given(st.text(), st.text(min_size=2))
+@example("text", '"\0')
 def test_any_text_stands_where_the_blank_stood(text: str, model: str) -> None:
     encoded = TextEvents(chunk(TextEvents.BLANK, model)).event(text)
     assert encoded == chunk(text, model)

@@ -53,7 +53,8 @@ def add_observability_options(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=TraceConfig().sample_ratio,
         help="share of calls that have a span, besides those that always have: class high, tokens of the kind admin, "
-        "and what failed (default: %(default)s)",
+        "and what failed; more while calls fail, less where over 20 a second would have one; 0 and 1 stay as they are "
+        "(default: %(default)s)",
     )
 
 

@@ -93,6 +93,8 @@ async def _list(store: TokenStore, _: TokensConfig, args: argparse.Namespace) ->
 
 
 async def _revoke(store: TokenStore, _: TokensConfig, args: argparse.Namespace) -> int:
+    if _is_of_jwt(args.token_id):
+        raise ConfigError("A JWT cannot be revoked: it ends by itself, and whoever issues it makes no more.")
     token = await store.revoke(args.token_id, int(time.time()))
     if token is None:
         raise _unknown(args.token_id, store)
@@ -104,6 +106,8 @@ async def _show(store: TokenStore, _: TokensConfig, args: argparse.Namespace) ->
     token = await store.show(args.token_id)
     standing = await store.get_standing(args.token_id)
     if token is None and standing is None:
+        if _is_of_jwt(args.token_id):
+            raise ConfigError(f"Nothing is kept of {args.token_id} in {store.place}: it was not slowed down.")
         raise _unknown(args.token_id, store)
     now_s = time.time()
     if args.json:
@@ -113,6 +117,10 @@ async def _show(store: TokenStore, _: TokensConfig, args: argparse.Namespace) ->
     for line in described(args.token_id, token, standing_of(standing), now_s):
         print(line)
     return 0
+
+
+def _is_of_jwt(token_id: str) -> bool:
+    return token_id.startswith("jwt_")
 
 
 def _unknown(token_id: str, store: TokenStore) -> ConfigError:

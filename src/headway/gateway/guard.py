@@ -3,11 +3,12 @@
 import re
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from headway.core.errors import Forbidden, RequestError
+from headway.core.errors import Forbidden, HeadwayError, RequestError
 from headway.gateway.door import Door, is_malformed
 from headway.gateway.request_info import method_of, request_info
+from headway.gateway.routes import Routes
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """What anybody may know."""
@@ -24,7 +25,7 @@ _ACK: Final = re.compile(r"/v1/streams/[^/]+/ack")
 class Guard:
     """Wraps the routes."""
 
-    def __init__(self, app: ASGIApp, *, door: Door) -> None:
+    def __init__(self, app: Routes, *, door: Door) -> None:
         self._app = app
         self._door = door
 
@@ -33,6 +34,14 @@ class Guard:
         if scope["type"] not in ("http", "websocket") or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
+        try:
+            await self._serve(scope, receive, send)
+        except HeadwayError:
+            if "route" not in scope:  # listeners are told what it was that somebody did not get
+                self._app.find(scope)
+            raise
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         info, headers = request_info(scope), scope["headers"]
         info.caller = None
         client = scope.get("client")

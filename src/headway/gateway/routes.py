@@ -29,6 +29,18 @@ class Routes:
     def __init__(self, router: Router) -> None:
         self._router = router
 
+    def find(self, scope: Scope) -> None:
+        """Note the route of a request that is turned away before it gets here, as the router notes that of others."""
+        found = None
+        for route in self._router.routes:
+            match, _ = route.matches(scope)
+            if match is Match.FULL or (match is Match.PARTIAL and found is None):
+                found = route
+            if match is Match.FULL:
+                break
+        if found is not None:
+            scope["route"] = found
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, socket or lifespan; raises what endpoints raise."""
         scope["app"] = self  # as in Starlette's own: then its router raises what it would answer

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headway.core.clock import Clock
-from headway.core.errors import Draining, HeadwayError, InternalError, StreamUnread
+from headway.core.errors import Draining, HeadwayError, InternalError, StreamLogUnavailable, StreamUnread
 from headway.core.events import Hook, StreamAbandoned
 from headway.core.hooks import emit
 from headway.gateway.answer import Answer
@@ -87,6 +87,7 @@ class StreamRun:
         self._num_readers = 0
         self._grace: asyncio.TimerHandle | None = None
         self._end: HeadwayError | None = None
+        self._is_abandoned = False
         self._is_over = False
         self.opened.add_done_callback(_look_at)  # whoever waited may be gone
         if writer is not None:
@@ -181,7 +182,7 @@ class StreamRun:
         self._grace = asyncio.get_running_loop().call_later(self._terms.grace_s, self._abandon)
 
     def _abandon(self) -> None:
-        emit(self._tell, StreamAbandoned())
+        self._is_abandoned = True
         self._limited.note_answer(abandoned=True)
         waited = f"{self._terms.grace_s:g} s"
         self.cancel(StreamUnread(f"Nobody read the stream for {waited}; send the request again."))
@@ -216,6 +217,8 @@ class StreamRun:
             self._limited.note_answer(abandoned=False)
 
     async def _fail(self, error: HeadwayError) -> None:
+        if self._is_abandoned:
+            emit(self._tell, StreamAbandoned(num_unacknowledged=await self._num_unacknowledged()))
         if error is self._end:
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
         else:
@@ -232,6 +235,13 @@ class StreamRun:
             return
         except HeadwayError:
             self._break(error)
+
+    async def _num_unacknowledged(self) -> int:
+        try:
+            record = await self._log.find(self.stream_id)
+        except StreamLogUnavailable:
+            return 0
+        return 0 if record is None else record.last_seq - record.acked
 
     def _break(self, error: HeadwayError) -> None:
         self.broken.set_result(error)

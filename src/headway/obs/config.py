@@ -29,7 +29,7 @@ class TraceConfig:
     """Where spans go, and how many.
 
     endpoint       base URL of an OTLP collector (HTTP); None = none is configured
-    sample_ratio   share of calls that have one, besides those that always have
+    sample_ratio   share of calls that have one, besides those that always have, in ordinary traffic (`sampling.ratio_in`)
     """
 
     endpoint: str | None = None

@@ -29,6 +29,7 @@ KIND: Final = "headway.kind"
 TENANT: Final = "headway.tenant"
 PREEMPTIONS: Final = "headway.preemptions"
 SAMPLED_BY: Final = "headway.sampled_by"
+SAMPLE_RATIO: Final = "headway.sample_ratio"
 STAGE: Final = "headway.stage."
 """And the stage: seconds."""
 

@@ -20,8 +20,8 @@ def name(call: CallEnded) -> str:
     return f"{operation} {call.request.model}"
 
 
-def attributes(call: CallEnded, sampled_by: str) -> dict[str, Value]:
-    """Return the span's attributes."""
+def attributes(call: CallEnded, sampled_by: str, sample_ratio: float) -> dict[str, Value]:
+    """Return the span's attributes; the ratio is one of calls that it decided about."""
     found: dict[str, Value] = {
         names.METHOD: call.method,
         names.STATUS: call.status,
@@ -29,6 +29,8 @@ def attributes(call: CallEnded, sampled_by: str) -> dict[str, Value]:
         names.SERVICE_CLASS: call.service_class,
         names.SAMPLED_BY: sampled_by,
     }
+    if sampled_by == "ratio":
+        found[names.SAMPLE_RATIO] = sample_ratio
     if call.endpoint:
         found[names.ROUTE] = call.endpoint
     if call.token_id:

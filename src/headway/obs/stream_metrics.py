@@ -61,6 +61,6 @@ class StreamMetrics:
         )
         yield CounterMetricFamily(
             "headway_stream_unacknowledged_events",
-            "Events that were lost with those.",
+            "Events of those that nobody had acknowledged.",
             value=self._num_unacknowledged,
         )

@@ -32,7 +32,7 @@ from headway.core.clock import NS_PER_S, Clock, MonotonicClock
 from headway.core.events import CallEnded
 from headway.core.version import __version__
 from headway.obs import spans
-from headway.obs.sampling import failed, sampled_by, trace_id
+from headway.obs.sampling import Traffic, failed, ratio_in, sampled_by, trace_id
 
 MAX_QUEUED: Final = 2048
 """Spans that wait for a collector, about 6 MB; the SDK's default."""
@@ -84,7 +84,7 @@ def otlp_exporter(endpoint: str | None) -> SpanExporter:
 
 
 class Tracing:
-    """Give it every `CallEnded`; `close` it at the end."""
+    """Give it every `CallEnded`; `close` it at the end. `sample_ratio`: in ordinary traffic, by which the ratio goes."""
 
     def __init__(
         self,
@@ -92,8 +92,11 @@ class Tracing:
         *,
         sample_ratio: float,
         wall_time_ns: Callable[[], int],
+        clock: Clock | None = None,
     ) -> None:
         self._sample_ratio = sample_ratio
+        self._traffic = Traffic()
+        self._clock = clock or MonotonicClock()
         self._wall_time_ns = wall_time_ns
         self._ids = _Ids()
         self._processor = BatchSpanProcessor(
@@ -110,7 +113,9 @@ class Tracing:
 
     def on_call(self, call: CallEnded) -> None:
         """Make the call's span, if it has one; it ends now."""
-        reason = sampled_by(call, self._sample_ratio)
+        self._traffic = self._traffic.after(call, self._clock.now_ns())
+        ratio = ratio_in(self._traffic, self._sample_ratio)
+        reason = sampled_by(call, ratio)
         if reason is None:
             return
         end_ns = self._wall_time_ns()
@@ -119,7 +124,7 @@ class Tracing:
             spans.name(call),
             context=_context(call),
             kind=SpanKind.SERVER,
-            attributes=spans.attributes(call, reason),
+            attributes=spans.attributes(call, reason, ratio),
             start_time=end_ns - call.duration_ns,
         )
         if failed(call):

@@ -27,7 +27,7 @@ def event(value: object, name: str | None = None) -> bytes:
 class TextEvents:
     """Encodes events that are all alike but for one text: what is around it was encoded once.
 
-    example   such an event, encoded, whose text is `BLANK`, which is no other whole string in it
+    example   such an event, encoded, with a field whose value is `BLANK`, as no other field's is
     """
 
     BLANK: Final = "\0"
@@ -35,8 +35,10 @@ class TextEvents:
     __slots__ = ("_after", "_before")
 
     def __init__(self, example: bytes) -> None:
-        self._before, found, self._after = example.partition(msgspec.json.encode(self.BLANK))
+        blank = b":" + msgspec.json.encode(self.BLANK)  # a field's value: no string holds a quote that is not escaped
+        before, found, self._after = example.partition(blank)
         assert found, "no blank for the text"
+        self._before = before + b":"
 
     def event(self, text: str) -> bytes:
         """Return the event with `text`."""
