@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gateway_overhead.measure import CLIENT_CORE, measure
 from gateway_overhead.render import BEGIN, END, render
+from peers.machine import describe_machine
 from peers.places import DOCUMENT, RESULTS, ROOT
 from peers.render import replace_table
 
@@ -27,9 +28,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="another file; then the document stays as it is")
     parser.add_argument("--print", action="store_true", help="print the table and write nothing")
     args = parser.parse_args()
+    machine = describe_machine()
     os.sched_setaffinity(0, {CLIENT_CORE})
     found = asyncio.run(measure(args.rate, args.seconds, args.rounds))
-    data = {"date": time.strftime("%Y-%m-%d"), **found}
+    data = {"date": time.strftime("%Y-%m-%d"), "machine": machine, **found}
     if args.print:
         print(render(data, "not written"))
         return

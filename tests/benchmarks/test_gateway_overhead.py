@@ -78,6 +78,7 @@ def test_the_table_tells_what_is_beyond_the_null_server() -> None:
     case = {**figures, "rate": 250, "last_ms": {"p50": 0.6, "p99": 2.1}}
     data = {
         "date": "2026-01-01",
+        "machine": {"cpu": "A processor", "cores": 2},
         "rate": 500,
         "seconds": 5,
         "rounds": 3,
