@@ -16,7 +16,8 @@ def render(data: Mapping[str, Any], source: str) -> str:
 def _heading(data: Mapping[str, Any], source: str) -> str:
     floor, machine = data["cases"][NULL]["last_ms"]["p50"], data["machine"]
     return (
-        f"{data['date']}, {machine['cpu']}, {machine['cores']} cores; {data['callers']} callers, bodies of {data['body_bytes']:,} bytes, answers of "
+        f"{data['date']}, {machine['cpu']}, {machine['cores']} cores; "
+        f"{data['callers']} callers, bodies of {data['body_bytes']:,} bytes, answers of "
         f"{data['events']} tokens; {data['rounds']} rounds of {data['seconds']:g} s by turns. Milliseconds beyond the null "
         f"server's median, which is {floor:.2f}. Raw data: `{source}`."
     )
