@@ -156,6 +156,7 @@ def test_exit_codes(run: Run, endpoint: Endpoint, code: Exit, status: str) -> No
     with live_server(endpoint) as (host, port):
         got, out, _ = run({"prefix": "x"}, "--json", "--url", f"http://{host}:{port}")
     assert (got, json.loads(out)["status"]) == (code, status)
+    assert ("--api-key-env" in out) is (endpoint.status == 401)
 
 
 def test_after_the_budget_an_editor_need_not_wait(run: Run) -> None:
@@ -324,7 +325,7 @@ def test_a_closed_input_is_no_request(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["complete", "--stdin"]) == Exit.MISTAKE
-    assert "no JSON object" in capsys.readouterr().err
+    assert "nothing came" in capsys.readouterr().err
 
 
 def test_text_is_utf8_in_any_locale() -> None:

@@ -173,7 +173,7 @@ def test_what_show_tells_people(token: Shell) -> None:
         (
             {
                 "risk": 1.25,
-                "requests_per_s": 62.5,
+                "requests_per_s": 62.51234567,
                 "why": [{"signal": "burst", "words": "bursts: 2.0 of late"}, "x\n"],
             },
             [

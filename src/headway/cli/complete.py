@@ -109,7 +109,10 @@ def _answer_one(endpoints: "list[Endpoint]", args: argparse.Namespace) -> int:
     from headway.client import Client
     from headway.client.plain_http import PlainHttp, is_enough
 
-    request = parse_request(b"" if sys.stdin is None else sys.stdin.buffer.read())  # None: it was closed
+    data = b"" if sys.stdin is None else sys.stdin.buffer.read()  # None: it was closed
+    if not data.strip():
+        raise ConfigError("--stdin reads a request, one JSON object, and nothing came.")
+    request = parse_request(data)
 
     http = PlainHttp() if is_enough(endpoints, os.environ) else None
 

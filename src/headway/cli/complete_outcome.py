@@ -10,6 +10,7 @@ from headway.client.errors import CallError, DeadlinePassed, Refused, Throttled
 from headway.core.clock import NS_PER_MS
 
 _PASSING = (408, 409, 425, 429)
+_UNAUTHENTICATED = 401
 
 
 class Exit(IntEnum):
@@ -66,7 +67,7 @@ def failed(request: EditorRequest, error: CallError) -> Outcome:
         status=_status(error),
         text=error.text,
         retry_after_s=error.retry_after_s,
-        message=error.message,
+        message=_message(error),
         cursor=request.cursor,
     )
 
@@ -82,6 +83,12 @@ def _status(error: CallError) -> str:
     if isinstance(error, Refused):
         return "refused" if error.status in _PASSING or error.status >= 500 else "mistake"
     return "refused" if isinstance(error, Throttled) else "unreachable"
+
+
+def _message(error: CallError) -> str:
+    if isinstance(error, Refused) and error.status == _UNAUTHENTICATED:
+        return f"{error.message} --api-key-env names the variable that holds a token."
+    return error.message
 
 
 def _ms(ns: int) -> float:

@@ -136,6 +136,8 @@ def _told(value: object) -> str:
 
 def _shown(value: object) -> str:
     """Write a value for a terminal, which it must not control."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from headway.core.caller import NOBODY, Caller
-from headway.core.errors import Forbidden, HeadwayError, RequestError, Unauthenticated
+from headway.core.errors import Forbidden, HeadwayError, OverBudget, RequestError, Unauthenticated
 from headway.core.events import Hook, RiskAssessed, TokensSettled
 from headway.core.hooks import emit
 from headway.core.quota import NO_QUOTAS, Quotas
@@ -47,7 +47,11 @@ def network_of(address: str) -> str:
 
 def is_malformed(error: HeadwayError) -> bool:
     """Whether an error tells that its request made no sense: not one of a limit, of whosever, nor of what is gone."""
-    return isinstance(error, RequestError) and error.status not in (410, 429)
+    return (
+        isinstance(error, RequestError)
+        and error.status not in (410, 429)
+        and not isinstance(error, OverBudget)
+    )
 
 
 @lru_cache(maxsize=1024)
