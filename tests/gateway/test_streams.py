@@ -326,3 +326,24 @@ async def test_what_goes_wrong_once_does_not_end_the_housekeeping(monkeypatch: p
 
 def stream_of(exchange: Exchange) -> str:
     return exchange.headers["x-headway-stream"]
+
+
+class Faulty(MemoryLog):
+    """Takes what a stream begins with, and then has a bug."""
+
+    async def append(self, *_: object, **__: object) -> int | None:
+        raise KeyError("a bug")
+
+
+async def test_a_bug_of_the_log_is_the_last_event_and_nobody_waits_for_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    s = service(streams=Streams(Faulty(StreamLimits(), WallClock()), ManualClock(), ping_s=1000.0))
+    async with ask(s) as exchange:
+        await s.engine.wait_requests(1)
+        emit(s, 0, b"ab")
+        assert await exchange.read_numbered() is not None
+        assert b"internal_error" in await exchange.read_body()
+    assert (s.engine.num_live, s.gateway.num_active) == (0, 0)
+    assert [event.outcome for event in s.ended] == ["error"]
+    assert any(record.exc_info for record in caplog.records)

@@ -118,7 +118,7 @@ class StreamRun:
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
             raise
         except Exception as error:
-            logger.error("a stream failed", exc_info=error, extra={"request_id": self._record.request_id})
+            self._complain(error)
             await self._fail(InternalError("The server failed unexpectedly; its log has the details."))
         finally:
             self._limited.use(self._record.num_used(self._generation.usage))
@@ -233,7 +233,9 @@ class StreamRun:
             await self._writer.fail(*error_entries(self._answer, error))
         except (LeaseLost, StreamOver):
             return
-        except HeadwayError:
+        except Exception as failure:  # whatever it is, nobody is to wait for what does not come
+            if not isinstance(failure, HeadwayError):
+                self._complain(failure)
             self._break(error)
 
     async def _num_unacknowledged(self) -> int:
@@ -242,6 +244,9 @@ class StreamRun:
         except StreamLogUnavailable:
             return 0
         return 0 if record is None else record.last_seq - record.acked
+
+    def _complain(self, error: Exception) -> None:
+        logger.error("a stream failed", exc_info=error, extra={"request_id": self._record.request_id})
 
     def _break(self, error: HeadwayError) -> None:
         self.broken.set_result(error)
