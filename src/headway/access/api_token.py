@@ -53,6 +53,19 @@ def is_public_id(text: str) -> bool:
     return _PUBLIC_ID.fullmatch(text) is not None
 
 
+class Digests:
+    """Makes digests under one key, which it takes in once for all of them (RFC 2104, section 4)."""
+
+    def __init__(self, server_key: bytes) -> None:
+        self._keyed = hmac.new(server_key, digestmod=hashlib.sha256)
+
+    def of(self, shown: Secret) -> bytes:
+        """Return what is kept of a token, `DIGEST_BYTES` bytes."""
+        keyed = self._keyed.copy()
+        keyed.update(shown.reveal().encode())
+        return keyed.digest()
+
+
 def digest_of(server_key: bytes, shown: Secret) -> bytes:
-    """Return what is kept of a token, `DIGEST_BYTES` bytes."""
-    return hmac.digest(server_key, shown.reveal().encode(), hashlib.sha256)
+    """Return one digest."""
+    return Digests(server_key).of(shown)

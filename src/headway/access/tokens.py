@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headway.access.api_token import digest_of, is_token
+from headway.access.api_token import Digests, is_token
 from headway.access.recent import Recent
 from headway.access.stored_token import StoredToken
 from headway.access.token_store import StoreFailed, TokenStore
@@ -62,7 +62,7 @@ class TokenDirectory:
         timeout_s: float | None = None,
     ) -> None:
         self._store = store
-        self._server_key = server_key
+        self._digests = Digests(server_key)
         self._clock = clock
         self._now_s = now_s
         self._cache_ns = round(cache_s * NS_PER_S)
@@ -78,7 +78,7 @@ class TokenDirectory:
         """Return who shows this token; raises Unauthenticated, or AccessUnavailable where that cannot be told now."""
         if not is_token(shown):
             raise Unauthenticated(REFUSED)
-        digest = digest_of(self._server_key, shown)
+        digest = self._digests.of(shown)
         now_ns = self._clock.now_ns()
         known = self._known.get(digest)
         if known is not None and self._goes_without_asking(known, digest, now_ns):

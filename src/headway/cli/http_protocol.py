@@ -174,6 +174,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if _SOCKET.match(self._line):
             return data
         head, end, rest = data.partition(b"\r\n\r\n")
+        if b"upgrade" not in head.lower():  # nearly always
+            return data
         return _UPGRADE.sub(b"x-upgrade", head) + end + rest
 
     @property
