@@ -126,6 +126,26 @@ async def test_a_key_that_is_not_there_is_not_made_for_tokens_that_another_one_k
     assert await agreed_key(store, tmp_path / "tokens.key") == key
 
 
+async def test_a_key_that_another_store_found_meanwhile_stays(tmp_path: Path) -> None:
+    one, two = MemoryTokenStore(), MemoryTokenStore()
+    one.key_check = key_check(b"l" * 32)  # of a key that was lost
+    path = tmp_path / "tokens.key"
+
+    async def starts_at_once(check: bytes) -> bytes:
+        await agreed_key(two, path)
+        return await MemoryTokenStore.agree_on_key(one, check)
+
+    one.agree_on_key = starts_at_once  # type: ignore[method-assign]
+    with pytest.raises(ConfigError):
+        await agreed_key(one, path)
+    await agreed_key(two, path)
+
+
+async def test_a_place_where_no_key_can_be_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be made: File name too long"):
+        await agreed_key(MemoryTokenStore(), tmp_path / ("k" * 300))
+
+
 def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     assert state_folder({"XDG_STATE_HOME": "/var/state"}) == Path("/var/state/headway")
     monkeypatch.setenv("HOME", "/home/ada")

@@ -114,7 +114,9 @@ async def test_a_standing_is_bounded(store: TokenStore) -> None:
 
 
 async def test_the_first_key_is_the_one_that_counts(store: TokenStore) -> None:
+    assert await store.get_key_check() is None
     assert await store.agree_on_key(b"first") == b"first"
+    assert await store.get_key_check() == b"first"
     assert await store.agree_on_key(b"second") == b"first"
     assert await store.agree_on_key(b"first") == b"first"
 

@@ -298,3 +298,9 @@ def test_when_a_token_ends(text: str, at_s: int) -> None:
 def test_what_is_no_end(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         expiry(text)
+
+
+def test_numbers_are_short_and_lose_nothing_that_is_whole() -> None:
+    standing = {"requests_per_s": 1500.0, "tokens": 59999.25, "risk": 0.123456, "rate": 7.0004}
+    lines = [line.split() for line in described("jwt_1", None, standing, 0.0)]
+    assert [line[1] for line in lines[-4:]] == ["1500", "59999", "0.123", "7"]

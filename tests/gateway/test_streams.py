@@ -347,3 +347,19 @@ async def test_a_bug_of_the_log_is_the_last_event_and_nobody_waits_for_more(
     assert (s.engine.num_live, s.gateway.num_active) == (0, 0)
     assert [event.outcome for event in s.ended] == ["error"]
     assert any(record.exc_info for record in caplog.records)
+
+
+async def test_who_waits_for_a_name_is_told_that_the_server_shuts_down() -> None:
+    log = Hesitant()
+    streams = Streams(log, ManualClock(), ping_s=1000.0)
+    s = service(streams=streams)
+    async with ask(s) as exchange:
+        await s.engine.wait_requests(1)
+        emit(s, 0, b"a")
+        await log.began.wait()
+        await streams.close()
+        assert await exchange.read_status() == 503
+        assert (await exchange.read_json())["error"]["code"] == "draining"  # type: ignore[index]
+        log.says_so.set()
+        await settle()
+    assert (s.engine.num_live, s.gateway.num_active) == (0, 0)

@@ -86,6 +86,10 @@ class MemoryTokenStore:
         del now_s
         self.standings[token_id] = standing
 
+    async def get_key_check(self) -> bytes | None:
+        self._check()
+        return self.key_check
+
     async def agree_on_key(self, check: bytes) -> bytes:
         self._check()
         self.key_check = self.key_check or check

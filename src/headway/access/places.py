@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from headway.access.api_token import RandomBytes
-from headway.access.server_key import drop_key, has_key, key_check, read_or_make_key
+from headway.access.server_key import has_key, key_check, read_key, read_or_make_key
 from headway.access.sqlite_store import SqliteTokenStore
 from headway.access.token_store import StoreFailed, TokenStore
 from headway.core.errors import ConfigError
@@ -67,21 +67,23 @@ def open_store(store: str | None, *, timeout_s: float, create: bool = True) -> T
 async def agreed_key(store: TokenStore, path: Path, random_bytes: RandomBytes = secrets.token_bytes) -> bytes:
     """Return the key in a file, made on first use, once the store agrees that its tokens are kept under it.
 
-    Raises ConfigError for another key than the store's, and for a store that fails: nobody could be let in.
+    None is made for a store that has one, so none need be removed, which others may have found. Raises ConfigError for
+    another key than the store's, and for a store that fails: nobody could be let in.
     """
-    is_new = not has_key(path)
-    key = read_or_make_key(path, random_bytes)
-    check = key_check(key)
     try:
+        if await store.get_key_check() is None:
+            key = read_or_make_key(path, random_bytes)
+        elif has_key(path):
+            key = read_key(path)
+        else:
+            raise ConfigError(
+                f"There is no key in {path}, and the tokens in {store.place} are kept under one."
+            )
+        check = key_check(key)
         agreed = await store.agree_on_key(check)
     except StoreFailed as error:
         raise ConfigError(str(error)) from error
     if agreed != check:
-        if is_new:
-            drop_key(path)
-            raise ConfigError(
-                f"There is no key in {path}, and the tokens in {store.place} are kept under one."
-            )
         raise ConfigError(
             f"{path} is not the key of the tokens in {store.place}: give the right one, or keep them elsewhere."
         )

@@ -128,12 +128,17 @@ class RedisTokenStore:
             raise ValueError(f"a standing has at most {MAX_STANDING_BYTES} bytes")
         await self._ask("SET", _STANDING + token_id, standing, "EX", _STANDING_S)
 
+    async def get_key_check(self) -> bytes | None:
+        """As `TokenStore.get_key_check`."""
+        agreed: bytes | None = await self._ask("GET", _KEY_CHECK)
+        return agreed
+
     async def agree_on_key(self, check: bytes) -> bytes:
         """As `TokenStore.agree_on_key`."""
-        agreed: bytes | None = await self._ask("GET", _KEY_CHECK)
+        agreed = await self.get_key_check()
         if agreed is None:
             await self._ask("SET", _KEY_CHECK, check, "NX")
-            agreed = await self._ask("GET", _KEY_CHECK)
+            agreed = await self.get_key_check()
         return agreed or b""
 
     async def close(self) -> None:

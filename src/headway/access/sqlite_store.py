@@ -138,16 +138,19 @@ class SqliteTokenStore:
 
         await self._run(work)
 
+    async def get_key_check(self) -> bytes | None:
+        """As `TokenStore.get_key_check`."""
+        return await self._run(_key_check)
+
     async def agree_on_key(self, check: bytes) -> bytes:
         """As `TokenStore.agree_on_key`."""
 
         def work(connection: sqlite3.Connection) -> bytes:
-            statement = "SELECT value FROM facts WHERE name = 'key_check'"
-            row = connection.execute(statement).fetchone()
-            if row is None:
+            agreed = _key_check(connection)
+            if agreed is None:
                 connection.execute("INSERT OR IGNORE INTO facts VALUES ('key_check', ?)", (check,))
-                row = connection.execute(statement).fetchone()
-            return bytes(row[0])
+                agreed = _key_check(connection)
+            return agreed or b""
 
         return await self._run(work)
 
@@ -198,6 +201,11 @@ class SqliteTokenStore:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _key_check(connection: sqlite3.Connection) -> bytes | None:
+    row = connection.execute("SELECT value FROM facts WHERE name = 'key_check'").fetchone()
+    return None if row is None else bytes(row[0])
 
 
 def _failure(error: sqlite3.Error) -> Failure:

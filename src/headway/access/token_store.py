@@ -89,6 +89,10 @@ class TokenStore(Protocol):
         """Keep what is known of a caller's behaviour, also of one who shows a JWT; ValueError above MAX_STANDING_BYTES."""
         ...
 
+    async def get_key_check(self) -> bytes | None:
+        """Return what was agreed on with `agree_on_key`, None if nothing yet."""
+        ...
+
     async def agree_on_key(self, check: bytes) -> bytes:
         """Return the `server_key.key_check` of the key that tokens here are kept under: the first one ever given."""
         ...

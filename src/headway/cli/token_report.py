@@ -137,7 +137,7 @@ def _told(value: object) -> str:
 def _shown(value: object) -> str:
     """Write a value for a terminal, which it must not control."""
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"  # no 1.5e+03
     return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
 
 

@@ -113,8 +113,11 @@ class StreamRun:
         except (LeaseLost, StreamOver):  # it was removed, or is another gateway's now
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
         except asyncio.CancelledError:
+            draining = Draining("The server is shutting down; send the request again.")
+            if not self.opened.done():
+                self.opened.set_exception(draining)
             if not self._terms.keeps_steps:  # else the next process goes on with it
-                self._break(Draining("The server is shutting down; send the request again."))
+                self._break(draining)
             self._record.end("cancelled", status=CLIENT_CLOSED_STATUS, usage=self._generation.usage)
             raise
         except Exception as error:

@@ -16,7 +16,8 @@ local function of_all(field) return tonumber(redis.call('HGET', total, field) or
 local function count(num_events, num_bytes, num_streams) -- "+ 0": Lua writes -0 as "-0", which is no integer to Redis
   redis.call('HINCRBY', total, 'events', num_events + 0)
   redis.call('HINCRBY', total, 'bytes', num_bytes + 0)
-  redis.call('HINCRBY', total, 'streams', num_streams + 0)
+  local all_left = redis.call('HINCRBY', total, 'streams', num_streams + 0)
+  if num_streams < 0 and all_left <= 0 then redis.call('DEL', total) end -- what evicted streams kept is forgotten, too
   local owner = redis.call('HGET', owners, 'of ' .. id)
   if not owner then return end
   redis.call('HINCRBY', owners, 'events ' .. owner, num_events + 0)
