@@ -9,6 +9,7 @@ import msgspec
 
 from headway.access.stored_token import StoredToken
 from headway.cli.table import aligned
+from headway.core.clock import rfc3339
 
 _HEAD: Final = (
     "ID",
@@ -146,6 +147,4 @@ def _date(seconds: int | None) -> str:
 
 
 def _time(seconds: int | None) -> str | None:
-    return (
-        None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-    )
+    return None if seconds is None else rfc3339(seconds)

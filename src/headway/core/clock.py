@@ -4,10 +4,16 @@ Wall-clock time is a label only (the `created` field of a response); no interval
 """
 
 import time
+from datetime import UTC, datetime
 from typing import Protocol
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
+
+
+def rfc3339(second: int) -> str:
+    """Return a second since 1970 as people and programs read it: `2026-11-30T20:01:08Z`."""
+    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
 
 
 class Clock(Protocol):

@@ -121,7 +121,7 @@ class ChatAnswer:
         self._token_bytes = token_bytes
         self._logprobs = logprobs
         self._opened: set[int] = set()
-        self._pieces: dict[int, sse.TextEvents] = {}  # choice -> its chunks of text
+        self._pieces: dict[int, sse.TextEvents] = {}  # choice → its chunks of text
 
     def stream(self, events: Sequence[TextEvent]) -> bytes:
         """Encode what came, one chunk each; the role goes before a choice's first."""

@@ -175,7 +175,7 @@ class Generation:
         """Return what a step made visible, and how it ended its request if that was an error."""
         found: list[TextEvent] = []
         error: HeadwayError | None = None
-        arrived: dict[int, int] = {}  # choice among all -> tokens
+        arrived: dict[int, int] = {}  # choice among all → tokens
         now_ns = self._record.now_ns()
         for event in batch:
             match event:

@@ -3,14 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from headway.access.token_store import StoreFailed
 from headway.core.caller import Caller
-from headway.core.clock import NS_PER_S, Clock
+from headway.core.clock import NS_PER_S, Clock, rfc3339
 from headway.flow.limits import Limits
 
 logger = logging.getLogger("headway.gateway")
@@ -45,10 +44,10 @@ class Standings:
 
     def note(self, caller: Caller, limits: Limits) -> None:
         """Have a caller's standing kept: now, or where it was within the last seconds, when they are over."""
-        now_ns = self._clock.now_ns()
-        last_ns = self._noted_ns.get(caller.token_id)
         if not caller.token_id:
             return
+        now_ns = self._clock.now_ns()
+        last_ns = self._noted_ns.get(caller.token_id)
         if len(self.tasks) >= MAX_WRITING or (last_ns is not None and now_ns - last_ns < EVERY_NS):
             self._wait(caller, limits)
             return
@@ -90,8 +89,7 @@ class Standings:
         try:
             shown = await limits.show(caller)
             now_s = int(self._now_s())
-            as_of = datetime.fromtimestamp(now_s, UTC).isoformat().replace("+00:00", "Z")
-            standing = {"as_of": as_of, **msgspec.to_builtins(shown)}
+            standing = {"as_of": rfc3339(now_s), **msgspec.to_builtins(shown)}
             await self._put(caller.token_id, msgspec.json.encode(standing), now_s)
         except StoreFailed as error:
             if self._failed != error.failure:

@@ -37,14 +37,9 @@ def error_entries(answer: Answer, error: HeadwayError) -> list[Entry]:
     return [*(replace(entry, kind="control") for entry in before), last]
 
 
-def lone_error_event(endpoint: str, error: HeadwayError) -> bytes:
-    """Encode an error that ends a stream whose answer is not at hand, as the API at `endpoint` has it, on the wire."""
-    return shape_at(endpoint).event(error)
-
-
 def lone_error_entries(endpoint: str, error: HeadwayError) -> list[Entry]:
-    """Return such an error for a stream's log."""
-    return list(_split(lone_error_event(endpoint, error), "error"))
+    """Return what ends a stream whose answer is not at hand, as the API at `endpoint` has it."""
+    return list(_split(shape_at(endpoint).event(error), "error"))
 
 
 def wire_bytes(stream_id: str, epoch: int, events: Sequence[Event]) -> bytes:

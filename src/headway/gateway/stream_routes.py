@@ -1,6 +1,5 @@
 """`/v1/streams/{id}`: go on with a stream, acknowledge its events, end it. What they mean: docs/streams.md."""
 
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,9 +14,9 @@ from headway.gateway.gateway import Gateway
 from headway.gateway.request_info import request_info
 from headway.gateway.response import Responder
 from headway.gateway.stream_answer import send_stream
-from headway.gateway.stream_entries import lone_error_event
 from headway.gateway.streams import Streams
 from headway.streams.ids import START, Cursor, parse_after, parse_event_id
+from headway.wire.error_shapes import shape_at
 from headway.wire.stream_messages import read_ack
 
 MAX_ACK_BYTES: Final = 4096
@@ -68,7 +67,7 @@ class StreamEndpoint:
             await Response(status_code=204)(scope, receive, send)  # WHATWG HTML, 9.2.2: do not come back
             return
         responder = Responder(send, timeout_s=self._gateway.config.slow_reader_timeout_s)
-        responder.error_event = partial(lone_error_event, self._streams.endpoint_of(record))
+        responder.error_event = shape_at(self._streams.endpoint_of(record)).event
         try:
             async with ClientWatch(receive) as client:
                 await send_stream(self._streams, stream_id, record.epoch, after, client, responder)

@@ -35,9 +35,8 @@ class TextEvents:
     __slots__ = ("_after", "_before")
 
     def __init__(self, example: bytes) -> None:
-        blank = b":" + msgspec.json.encode(
-            self.BLANK
-        )  # a field's value: no string holds a quote that is not escaped
+        # A field's value is found, and no part of another: no string holds a quote that is not escaped.
+        blank = b":" + msgspec.json.encode(self.BLANK)
         before, found, self._after = example.partition(blank)
         assert found, "no blank for the text"
         self._before = before + b":"
